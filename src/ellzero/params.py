@@ -1,0 +1,115 @@
+"""What is regularised: selects parameters by role, names them canonically, counts tied tensors once."""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from ellzero.types import Masks, Params
+
+Selector = Callable[[str, nn.Module, Tensor], bool]
+"""Asked for each trainable parameter with (canonical name, module that owns it, tensor); True selects it."""
+
+_WRAPPERS = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module"})
+
+
+def canonical_name(name: str) -> str:
+    """Removes the prefixes that DDP, torch.compile, FSDP and AveragedModel put before a parameter's name."""
+    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+
+
+def weights(name: str, module: nn.Module, parameter: Tensor) -> bool:
+    """Selects weights of two and more dimensions, embeddings and biases excepted: the default."""
+    leaf = name.rsplit(".", 1)[-1]
+    return parameter.ndim >= 2 and not leaf.endswith("bias") and not isinstance(module, nn.Embedding | nn.EmbeddingBag)
+
+
+def everything(name: str, module: nn.Module, parameter: Tensor) -> bool:
+    """Selects every trainable parameter, biases, normalisation and embeddings included: the paper's setting."""
+    return True
+
+
+def named_parameters(model: nn.Module) -> dict[str, tuple[nn.Module, Tensor]]:
+    """Lists trainable parameters under canonical names with a module that owns each, tied tensors once (their first name)."""
+    found: dict[str, tuple[nn.Module, Tensor]] = {}
+    seen: set[Tensor] = set()
+    for prefix, module in model.named_modules():
+        for leaf, parameter in module.named_parameters(recurse=False):
+            if parameter.requires_grad and parameter not in seen:
+                seen.add(parameter)
+                found[canonical_name(f"{prefix}.{leaf}" if prefix else leaf)] = (module, parameter)
+    return found
+
+
+def aliases(model: nn.Module) -> dict[str, str]:
+    """Maps every further canonical name of a tied parameter to the name it is listed under."""
+    first: dict[Tensor, str] = {}
+    others: dict[str, str] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        name = canonical_name(name)
+        if first.setdefault(parameter, name) != name:
+            others[name] = first[parameter]
+    return others
+
+
+def select(model: nn.Module, params: Selector = weights) -> dict[str, Tensor]:
+    """Selects the parameters that a method regularises.
+
+    A tied tensor is selected where any of its owners is: an embedding that is also the output head counts as a weight.
+
+    Args:
+        model: any module, wrapped (DDP, torch.compile, AveragedModel) or not.
+        params: the rule, `weights` by default.
+
+    Returns:
+        Canonical name -> parameter, in the model's order, tied tensors once.
+
+    Raises:
+        TypeError: `model` is not a module, or a selected parameter is complex.
+        ValueError: nothing is selected.
+    """
+    if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]  # people pass model.parameters()
+        raise TypeError(f"expected an nn.Module, got {type(model).__name__}: pass the model itself, not model.parameters()")
+    owners: dict[Tensor, str] = {parameter: name for name, (_, parameter) in named_parameters(model).items()}
+    chosen: set[str] = set()
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        for leaf, parameter in module.named_parameters(recurse=False):
+            if parameter in owners and params(canonical_name(f"{prefix}.{leaf}" if prefix else leaf), module, parameter):
+                chosen.add(owners[parameter])
+    selected = {name: parameter for parameter, name in owners.items() if name in chosen}
+    if not selected:
+        raise ValueError("no parameter is selected, so nothing would be pruned: pass params=lz.everything or a rule that fits this model")
+    for name, parameter in selected.items():
+        if parameter.is_complex():
+            raise TypeError(f"{name} is complex: penalties are defined for real parameters; exclude it with params=")
+    return selected
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Counts trainable scalars, tied tensors once."""
+    return sum(parameter.numel() for _, parameter in named_parameters(model).values())
+
+
+def count_nonzeros(tensors: Iterable[Tensor] | nn.Module) -> int:
+    """Counts non-zero scalars of the tensors given, or of a model's trainable parameters (tied tensors once)."""
+    if isinstance(tensors, nn.Module):
+        tensors = [parameter for _, parameter in named_parameters(tensors).values()]
+    return sum(int(torch.count_nonzero(tensor.detach())) for tensor in tensors)
+
+
+def masks_from_zeros(params: Params) -> dict[str, Tensor]:
+    """Infers masks from exact zeros: True where a parameter is not 0."""
+    return {name: parameter.detach() != 0 for name, parameter in params.items()}
+
+
+@torch.no_grad()
+def apply_masks_(params: Params, masks: Masks) -> None:
+    """Sets parameters to exactly 0 where their mask is False.
+
+    Raises:
+        KeyError: a mask has no parameter of its name.
+    """
+    for name, mask in masks.items():
+        if name not in params:
+            raise KeyError(f"no parameter is named {name!r}: the masks belong to another model (it has {', '.join(list(params)[:5])}, ...)")
+        params[name].masked_fill_(~mask.to(params[name].device), 0)
