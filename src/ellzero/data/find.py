@@ -1,0 +1,66 @@
+"""Finds the folder of a data set."""
+
+import os
+from pathlib import Path
+
+from ellzero.data.images import Dataset, Half
+
+ENVIRONMENT_VARIABLE = "ELLZERO_DATA"
+
+_PREFIXES = {Half.TRAIN: "train", Half.TEST: "t10k"}
+
+
+def images_file(half: Half) -> str:
+    """Names the IDX file of the images of one half, without `.gz`."""
+    return f"{_PREFIXES[half]}-images-idx3-ubyte"
+
+
+def labels_file(half: Half) -> str:
+    """Names the IDX file of the labels of one half, without `.gz`."""
+    return f"{_PREFIXES[half]}-labels-idx1-ubyte"
+
+
+def find_file(directory: Path, name: str) -> Path | None:
+    """Finds an IDX file, raw or compressed, under its usual name or with a dot before `idx` (both are in circulation)."""
+    for variant in (name, name.replace("-idx", ".idx")):
+        for path in (directory / variant, directory / f"{variant}.gz"):
+            if path.is_file():
+                return path
+    return None
+
+
+def find_data(dataset: Dataset, directory: str | os.PathLike[str] | None = None) -> Path:
+    """Finds the folder that holds the IDX files of a data set.
+
+    Looks in `directory` or, where that is None, in the folder that the environment variable ELLZERO_DATA names; in either, first for a
+    folder of the data set's name (`mnist`, `fashion-mnist`), then for the files themselves. A directory that is given and wrong is an
+    error: another copy is never used in its place.
+
+    Args:
+        dataset: which data set; the digits come with the package and need no folder.
+        directory: where to look.
+
+    Returns:
+        The folder; at least one of the four files lies in it.
+
+    Raises:
+        FileNotFoundError: no such files are there; the message says where it looked and for what.
+        ValueError: the digits were asked for.
+    """
+    if dataset is Dataset.DIGITS:
+        raise ValueError("the digits come with ellzero and lie in no folder: call load_digits(), without a directory")
+    names = [name(half) for half in Half for name in (images_file, labels_file)]
+    expected = f"expected {', '.join(names)}, each raw or with .gz"
+    root = directory if directory is not None else os.environ.get(ENVIRONMENT_VARIABLE)
+    if not root:
+        raise FileNotFoundError(
+            f"{dataset.value} is not at hand: pass its directory or set {ENVIRONMENT_VARIABLE} to a folder "
+            f"that holds {dataset.value}/; {expected}"
+        )
+    places = [Path(root) / dataset.value, Path(root)]
+    for place in places:
+        if any(find_file(place, name) for name in names):
+            return place
+    source = "the directory given" if directory is not None else f"the environment variable {ENVIRONMENT_VARIABLE}"
+    looked = " and ".join(str(place) for place in places)
+    raise FileNotFoundError(f"{dataset.value} is not at hand: looked in {looked} ({source}); {expected}")

@@ -1,0 +1,33 @@
+"""Loads a data set by its name."""
+
+import os
+
+from ellzero.data.digits import load_digits
+from ellzero.data.images import Dataset, Half, Images
+from ellzero.data.mnist import load_fashion_mnist, load_mnist
+
+
+def load_images(dataset: Dataset, directory: str | os.PathLike[str] | None = None, half: Half = Half.TRAIN) -> Images:
+    """Loads one half of a data set.
+
+    Args:
+        dataset: which one.
+        directory: where its files are, see `find_data`; the digits, which come with the package, take none.
+        half: which half; the other's files are not opened.
+
+    Returns:
+        The images and labels.
+
+    Raises:
+        FileNotFoundError: the files are not there.
+        ValueError: a file is not what it should be, or a directory is given for the digits.
+    """
+    match dataset:
+        case Dataset.MNIST:
+            return load_mnist(directory, half)
+        case Dataset.FASHION_MNIST:
+            return load_fashion_mnist(directory, half)
+        case Dataset.DIGITS:
+            if directory is not None:
+                raise ValueError(f"the digits come with ellzero: expected no directory, got {directory}")
+            return load_digits(half)
