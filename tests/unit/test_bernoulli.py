@@ -1,0 +1,89 @@
+"""Closed forms against the sum over all gates, and Proposition 2.2."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ellzero.bernoulli import all_gates, expectation_by_enumeration, expected_l0, expected_layer_squared_error, expected_squared_error
+
+
+def problem(seed: int, samples: int, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    y, w = (torch.randn(size, generator=generator, dtype=torch.float64) for size in (samples, n))
+    X = torch.randn(samples, n, generator=generator, dtype=torch.float64)
+    return y, X, w, torch.rand(n, generator=generator, dtype=torch.float64)
+
+
+def test_all_gates_are_the_corners_of_the_cube_each_once():
+    expected = {tuple(map(float, corner)) for corner in itertools.product((0, 1), repeat=4)}
+    gates = all_gates(4)
+    assert len(gates) == 16
+    assert {tuple(row.tolist()) for row in gates} == expected
+    assert gates[1].tolist() == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("n", [-1, 21])
+def test_a_number_of_gates_that_cannot_be_enumerated_is_refused(n: int):
+    with pytest.raises(ValueError, match=f"{n} gates cannot be enumerated"):
+        all_gates(n)
+
+
+def test_the_enumeration_agrees_with_sampling_by_hand():
+    gamma = torch.tensor([0.25, 0.5], dtype=torch.float64)
+    g = torch.tensor([[3.0, 5.0], [7.0, 11.0]], dtype=torch.float64)  # g[z0, z1]
+    by_hand = 0.75 * 0.5 * 3 + 0.75 * 0.5 * 5 + 0.25 * 0.5 * 7 + 0.25 * 0.5 * 11
+    value = expectation_by_enumeration(lambda z: g[z[:, 0].long(), z[:, 1].long()], gamma)
+    assert value.item() == pytest.approx(by_hand, rel=1e-15)
+
+
+@given(seed=st.integers(0, 2**31), n=st.integers(1, 10))
+def test_expected_l0_is_the_enumerated_one(seed: int, n: int):
+    *_, gamma = problem(seed, 1, n)
+    enumerated = expectation_by_enumeration(lambda z: (z != 0).sum(dim=1).to(z.dtype), gamma)
+    torch.testing.assert_close(expected_l0(gamma), enumerated)
+
+
+@given(seed=st.integers(0, 2**31), samples=st.integers(1, 5), n=st.integers(1, 8))
+def test_lemma_2_3_is_the_enumerated_error_and_has_its_gradients(seed: int, samples: int, n: int):
+    y, X, w, gamma = problem(seed, samples, n)
+    w.requires_grad_()
+    gamma.requires_grad_()
+    closed = expected_squared_error(y, X, w, gamma)
+    enumerated = expectation_by_enumeration(lambda z: (y - (z * w) @ X.T).square().sum(dim=1), gamma)
+    torch.testing.assert_close(closed, enumerated)
+    for ours, reference in zip(torch.autograd.grad(closed, (w, gamma)), torch.autograd.grad(enumerated, (w, gamma)), strict=True):
+        torch.testing.assert_close(ours, reference)
+
+
+@given(seed=st.integers(0, 2**31), outputs=st.integers(1, 3), inputs=st.integers(1, 4), samples=st.integers(1, 5))
+def test_equation_38_is_the_enumerated_error_of_a_layer(seed: int, outputs: int, inputs: int, samples: int):
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randn(outputs, samples, generator=generator, dtype=torch.float64)
+    X = torch.randn(inputs, samples, generator=generator, dtype=torch.float64)
+    w = torch.randn(outputs, inputs, generator=generator, dtype=torch.float64)
+    gamma = torch.rand(outputs, inputs, generator=generator, dtype=torch.float64)
+    enumerated = expectation_by_enumeration(
+        lambda z: (y - (z.reshape(-1, outputs, inputs) * w) @ X).square().sum(dim=(1, 2)), gamma.flatten()
+    )
+    torch.testing.assert_close(expected_layer_squared_error(y, X, w, gamma), enumerated)
+
+
+def test_where_every_gate_is_decided_nothing_is_added_to_the_plain_error():
+    y, X, w, gamma = problem(0, 6, 5)
+    z = gamma.round()
+    torch.testing.assert_close(expected_squared_error(y, X, w, z), (y - X @ (w * z)).square().sum())
+
+
+@given(values=st.lists(st.floats(-10, 10), min_size=8, max_size=8), point=st.lists(st.floats(0, 1), min_size=3, max_size=3))
+def test_proposition_2_2_no_point_of_the_cube_is_below_the_best_corner(values: list[float], point: list[float]):
+    table = torch.tensor(values, dtype=torch.float64)
+
+    def g(z: torch.Tensor) -> torch.Tensor:
+        return table[(z @ torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)).long()]
+
+    corners = torch.stack([expectation_by_enumeration(g, corner) for corner in all_gates(3)])
+    torch.testing.assert_close(corners, table)
+    assert expectation_by_enumeration(g, torch.tensor(point, dtype=torch.float64)) >= table.min() - 1e-12
