@@ -7,8 +7,9 @@ data. A member that does nothing is one of the small functions at the end of thi
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from torch import Tensor, nn
+from torch import nn
 
+from ellzero.methods.workspace import NoState
 from ellzero.types import At, Masks, Params, Scalar
 
 
@@ -49,15 +50,20 @@ class Method(Protocol):
         """Computes what is added to the data loss: pure, differentiable; the definition, and the reference in tests."""
         ...
 
-    def add_gradient_(self, params: Params, state: nn.Module, at: At, scale: float | Tensor = 1.0) -> None:
+    def add_gradient_(self, params: Params, state: nn.Module, at: At, scale: float = 1.0) -> None:
         """Adds the penalty's gradient, times `scale`, to every `.grad`, in closed form by foreach operations.
 
-        `scale` is a gradient scaler's factor where the optimizer unscales by itself; 1 otherwise.
+        Creates a gradient where a parameter has none. `scale` is a gradient scaler's factor where the optimizer unscales by
+        itself; 1 otherwise. A proximal method adds nothing.
         """
         ...
 
     def after_step_(self, params: Params, state: nn.Module, steps: Params, at: At) -> None:
-        """Thresholds and clamps after the optimizer's step; `steps` is the optimizer's own step per element."""
+        """Thresholds and clamps after the optimizer's step.
+
+        `steps` is the optimizer's own step per element, of each parameter's shape, not to be written to; it is computed, and
+        not empty, only where `proximal` is true.
+        """
         ...
 
     def masks_(self, params: Params, state: nn.Module, at: At) -> Masks | None:
@@ -65,16 +71,12 @@ class Method(Protocol):
         ...
 
 
-class NoState(nn.Module):
-    """The state of a method that optimises nothing beside the model."""
-
-
 def no_state(self: object, params: Params) -> nn.Module:
     """Returns an empty state."""
     return NoState()
 
 
-def no_gradient_(self: object, params: Params, state: nn.Module, at: At, scale: float | Tensor = 1.0) -> None:
+def no_gradient_(self: object, params: Params, state: nn.Module, at: At, scale: float = 1.0) -> None:
     """Adds nothing."""
 
 

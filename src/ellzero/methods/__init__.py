@@ -1,0 +1,23 @@
+"""Methods that make parameters sparse, and the schedules of their hyperparameters."""
+
+from ellzero.methods.drr import DRR
+from ellzero.methods.none import Unregularised
+from ellzero.methods.protocol import Laws, Method
+from ellzero.methods.rl1 import RL1
+from ellzero.methods.schedule import Geometric, Hyperparameter, Ramp, Schedule, geometric, moves, ramp, value_at
+
+__all__ = [
+    "DRR",
+    "RL1",
+    "Geometric",
+    "Hyperparameter",
+    "Laws",
+    "Method",
+    "Ramp",
+    "Schedule",
+    "Unregularised",
+    "geometric",
+    "moves",
+    "ramp",
+    "value_at",
+]

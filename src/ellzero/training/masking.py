@@ -1,0 +1,103 @@
+"""Masks in force: checked once, kept as cheap multiplications for every step."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from ellzero.params import canonical_name
+from ellzero.types import Masks, Params
+
+
+def checked_masks(masks: Masks, params: Params, aliases: Mapping[str, str], *, allow_empty_layers: bool = False) -> dict[str, Tensor]:
+    """Checks masks against parameters and puts them under canonical names, tied tensors once.
+
+    Args:
+        masks: name -> tensor, True or 1 where the weight is kept; names of wrapped and compiled models are accepted.
+        params: canonical name -> parameter.
+        aliases: other canonical names of tied parameters -> the name in `params`.
+        allow_empty_layers: accept a weight that is pruned altogether.
+
+    Returns:
+        Canonical name -> boolean mask on the parameter's device, a copy.
+
+    Raises:
+        ValueError: there are no masks; a name is unknown; a shape differs; a mask holds anything but 0 and 1; two masks of one tied
+            tensor differ; a whole layer is pruned (biases excepted) and that is not allowed.
+    """
+    if not masks:
+        raise ValueError("no masks were given, so nothing would be pruned")
+    checked: dict[str, Tensor] = {}
+    for given, mask in masks.items():
+        name = canonical_name(given)
+        name = aliases.get(name, name)
+        if name not in params:
+            raise ValueError(f"no trainable parameter is named {name!r}: the masks belong to another model (here: {_listed(params)})")
+        if mask.shape != params[name].shape:
+            raise ValueError(f"the mask of {name} has shape {tuple(mask.shape)}, the parameter {tuple(params[name].shape)}")
+        kept = mask.detach().to(params[name].device) != 0
+        if mask.dtype != torch.bool and not torch.equal(kept.to(mask.dtype), mask.detach().to(kept.device)):
+            raise ValueError(f"the mask of {name} holds values other than 0 and 1: pass scores > threshold, or weight != 0")
+        if name in checked and not torch.equal(checked[name], kept):
+            raise ValueError(f"{given} is tied to {name}, and their masks differ: give one mask for both")
+        if not allow_empty_layers and kept.numel() and "bias" not in name.rsplit(".", 1)[-1] and not kept.any():
+            raise ValueError(
+                f"every weight of {name} is pruned, so nothing passes through that layer: prune less (a smaller alpha or a larger"
+                " target), or pass allow_empty_layers=True if a path around it remains"
+            )
+        checked[name] = kept.clone()
+    return checked
+
+
+def revived(masks: Masks, params: Params) -> dict[str, int]:
+    """Counts, by name, the pruned weights that are not 0 (NaN is not 0); names without any are left out."""
+    counts = {name: int(torch.count_nonzero(params[name].detach()[~mask.to(params[name].device)])) for name, mask in masks.items()}
+    return {name: count for name, count in counts.items() if count}
+
+
+def parameters_for(module: nn.Module, masks: Masks) -> dict[str, Tensor]:
+    """Finds the masked parameters in a copy of the model, trainable or not, under any wrapper.
+
+    Raises:
+        ValueError: one is missing or has another shape.
+    """
+    found = {canonical_name(name): parameter for name, parameter in module.named_parameters(remove_duplicate=False)}
+    for name, mask in masks.items():
+        if name not in found:
+            raise ValueError(f"{type(module).__name__} has no parameter {name!r}: it is not a copy of the model (here: {_listed(found)})")
+        if found[name].shape != mask.shape:
+            raise ValueError(f"{name} has shape {tuple(found[name].shape)} in the copy, its mask {tuple(mask.shape)}")
+    return {name: found[name] for name in masks}
+
+
+class Keep:
+    """Masks as factors 1 and 0 in each parameter's type and place: multiplying by them is the cheapest masking there is."""
+
+    def __init__(self, masks: Masks) -> None:
+        # A mask that keeps everything costs nothing.
+        self._masks = {name: mask for name, mask in masks.items() if not bool(mask.all())}
+        self._factors: dict[str, Tensor] = {}
+
+    def apply_to_gradients_(self, params: Params) -> None:
+        """Multiplies the dense gradients that exist by 0 where their weight is pruned."""
+        gradients = {name: params[name].grad for name in self._masks if name in params}
+        self._multiply_({name: grad for name, grad in gradients.items() if grad is not None and grad.layout is torch.strided})
+
+    def apply_to_weights_(self, params: Params) -> None:
+        """Multiplies pruned weights by 0."""
+        self._multiply_({name: params[name] for name in self._masks if name in params})
+
+    @torch.no_grad()
+    def _multiply_(self, tensors: Params) -> None:
+        if tensors:
+            torch._foreach_mul_(list(tensors.values()), [self._factor(name, tensor) for name, tensor in tensors.items()])
+
+    def _factor(self, name: str, tensor: Tensor) -> Tensor:
+        factor = self._factors.get(name)
+        if factor is None or factor.device != tensor.device or factor.dtype != tensor.dtype:
+            factor = self._factors[name] = self._masks[name].to(tensor.device, tensor.dtype)
+        return factor
+
+
+def _listed(params: Params) -> str:
+    return ", ".join(list(params)[:5]) + (", ..." if len(params) > 5 else "")

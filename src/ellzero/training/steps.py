@@ -1,0 +1,97 @@
+"""The optimizer's own step per element: how far a unit of gradient moves a weight, the metric of a proximal step."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ellzero.methods.workspace import Workspace
+from ellzero.types import Params
+
+CAP = 10.0
+"""A step is at most this many times the median step of its tensor."""
+
+SAMPLE = 4096
+"""The median is taken over at most this many elements, at equal strides."""
+
+
+def check_has_steps(optimizer: torch.optim.Optimizer) -> None:
+    """Checks that an optimizer has a step per element that a proximal method can use.
+
+    Raises:
+        TypeError: it is neither Adam, AdamW nor SGD.
+    """
+    if not isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW | torch.optim.SGD):
+        raise TypeError(
+            f"{type(optimizer).__name__} has no step per element, so a proximal method cannot follow it:"
+            " use the gradient form (proximal=False), or Adam, AdamW or SGD"
+        )
+
+
+def step_sizes(optimizer: torch.optim.Optimizer, params: Params, workspace: Workspace) -> dict[str, Tensor]:
+    """Computes the step that an optimizer has just used, per element.
+
+    Adam and AdamW: `lr / (sqrt(v / (1 - beta2^t)) + eps)`, with the maximum of v under amsgrad. It is capped at `CAP` times its
+    median over the elements of the tensor with v > 0 (over a strided sample of at most `SAMPLE` elements), and 0 where v is 0: an
+    embedding row not seen yet would otherwise have the step `lr / eps` and be lost at once. A parameter that the
+    optimizer has not updated yet has step 0. SGD: `lr`; momentum multiplies the long-run effect of a data gradient by
+    `1 / (1 - momentum)`, of which the step takes no account.
+
+    Args:
+        optimizer: one that `check_has_steps` accepts.
+        params: the parameters asked for, those the optimizer does not own left out of the result.
+        workspace: temporaries that hold the result until the next call.
+
+    Returns:
+        Name -> tensor of the parameter's shape, not to be written to.
+    """
+    names = {parameter: name for name, parameter in params.items()}
+    steps: dict[str, Tensor] = {}
+    for group in optimizer.param_groups:
+        owned: dict[str, Tensor] = {names[parameter]: parameter for parameter in group["params"] if parameter in names}
+        if owned:
+            rule: Callable[[torch.optim.Optimizer, dict[str, Any], Params, Workspace], dict[str, Tensor]]
+            rule = _sgd if isinstance(optimizer, torch.optim.SGD) else _adam
+            steps.update(rule(optimizer, group, owned, workspace))
+    return {name: steps[name] for name in params if name in steps}
+
+
+def _sgd(optimizer: torch.optim.Optimizer, group: dict[str, Any], params: Params, workspace: Workspace) -> dict[str, Tensor]:
+    learning_rate = float(group["lr"])
+    return {name: parameter.new_full((), learning_rate).expand_as(parameter) for name, parameter in params.items()}
+
+
+def _adam(optimizer: torch.optim.Optimizer, group: dict[str, Any], params: Params, workspace: Workspace) -> dict[str, Tensor]:
+    key = "max_exp_avg_sq" if group["amsgrad"] else "exp_avg_sq"
+    seen: dict[str, Tensor] = {name: parameter for name, parameter in params.items() if key in optimizer.state.get(parameter, {})}
+    unseen = {name: parameter.new_zeros(()).expand_as(parameter) for name, parameter in params.items() if name not in seen}
+    if not seen:
+        return unseen
+    states: list[dict[str, Tensor]] = [optimizer.state[parameter] for parameter in seen.values()]
+    moments: list[Tensor] = [state[key] for state in states]
+    roots: list[float] = [(1.0 - float(group["betas"][1]) ** float(state["step"])) ** 0.5 for state in states]
+    learning_rate, eps = float(group["lr"]), float(group["eps"])
+
+    steps, signs = workspace.like(seen, 0), workspace.like(seen, 1)
+    torch._foreach_copy_(steps, moments)
+    torch._foreach_sqrt_(steps)
+    torch._foreach_div_(steps, roots)
+    torch._foreach_add_(steps, eps)
+    torch._foreach_reciprocal_(steps)
+    torch._foreach_mul_(steps, learning_rate)
+    torch._foreach_minimum_(steps, [_cap(moment, root, learning_rate, eps) for moment, root in zip(moments, roots, strict=True)])
+    # v is never negative, so its sign is the indicator of v > 0.
+    torch._foreach_copy_(signs, moments)
+    torch._foreach_sign_(signs)
+    torch._foreach_mul_(steps, signs)
+    return {**unseen, **dict(zip(seen, steps, strict=True))}
+
+
+def _cap(moment: Tensor, root: float, learning_rate: float, eps: float) -> Tensor:
+    """Computes `CAP` times the median step; the step falls as v grows, so the median of v is enough."""
+    sample = moment.flatten()[:: -(-moment.numel() // SAMPLE)]
+    # nanmedian skips what is masked as NaN without the synchronisation that selecting by a mask costs on an accelerator.
+    median = torch.nanmedian(torch.where(sample > 0, sample, torch.nan))
+    cap = CAP * learning_rate / (median.sqrt() / root + eps)
+    return torch.nan_to_num(cap, nan=torch.finfo(cap.dtype).max)
