@@ -5,12 +5,13 @@ A file is: two zero bytes, one byte for the type of the entries, one byte for th
 """
 
 import gzip
+import io
 import math
 import os
 import struct
 import zlib
+from contextlib import nullcontext
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,8 @@ def read_idx(path: str | os.PathLike[str], shape: tuple[int | None, ...]) -> NDA
         compressed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
         try:
-            return _read(gzip.open(raw) if compressed else raw, path, shape)
+            with gzip.open(raw) if compressed else nullcontext(raw) as stream:
+                return _read(stream, path, shape)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f"{path}: damaged or truncated gzip data ({error}), expected an IDX file of shape {_words(shape)}") from error
 
@@ -53,7 +55,7 @@ def _words(shape: tuple[int | None, ...]) -> str:
     return " x ".join("n" if size is None else str(size) for size in shape)
 
 
-def _read(stream: BinaryIO | gzip.GzipFile, path: Path, expected: tuple[int | None, ...]) -> NDArray[np.uint8]:
+def _read(stream: io.BufferedIOBase, path: Path, expected: tuple[int | None, ...]) -> NDArray[np.uint8]:
     header_bytes = 4 + 4 * len(expected)
     header = stream.read(header_bytes)
     if len(header) < 4 or header[:2] != b"\0\0":

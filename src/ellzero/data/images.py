@@ -30,7 +30,7 @@ class Images:
 
     Attributes:
         inputs: pixels from 0 (background) to `white`, as stored.
-        labels: the class of each image, from 0 to num_classes - 1.
+        labels: the class of each image (m = n), from 0 to num_classes - 1.
         name: the data set's name.
         half: which half this is.
         num_classes: the number of classes.
@@ -38,7 +38,7 @@ class Images:
     """
 
     inputs: UInt8[Tensor, "n height width"]
-    labels: Int64[Tensor, " n"]
+    labels: Int64[Tensor, " m"]
     name: str
     half: Half
     num_classes: int = 10

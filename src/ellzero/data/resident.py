@@ -26,7 +26,7 @@ class Resident:
 
     Args:
         inputs: bytes, which become float32 from 0 to 1, or floating point numbers, which are passed on as they are.
-        targets: whole numbers, which become int64, or floating point numbers, passed on as they are.
+        targets: one for each input (m = n): whole numbers, which become int64, or floating point numbers, passed on as they are.
         batch_size: samples a batch; the last of an epoch may hold fewer.
         seed: decides the order and the augmentation of every epoch; not negative.
         augment: changes each batch of inputs, anew in each epoch; None for no change.
@@ -41,7 +41,7 @@ class Resident:
     def __init__(
         self,
         inputs: Shaped[Tensor, "n ..."],
-        targets: Shaped[Tensor, "n ..."],
+        targets: Shaped[Tensor, "m ..."],
         *,
         batch_size: int,
         seed: int,
