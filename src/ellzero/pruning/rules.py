@@ -1,0 +1,377 @@
+"""How each module and function treats channels: builds the operations of `channels` from a traced network."""
+
+import operator
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch.fx.node import Node, map_arg
+from torch.nn import functional
+
+from ellzero.pruning.channels import NAN, BatchNorm, Dense, Depthwise, Mixer, Operation, Through, Value, reduce_any
+from ellzero.pruning.selected import SelectedLinear
+from ellzero.pruning.trace import RefusedError, describe, short, trace
+
+CONVOLUTIONS: Final = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+NORMS: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_DROPOUTS: Final = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+_ACTIVATIONS: Final = (
+    *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus, nn.Softsign, nn.Softshrink),
+    *(nn.Hardshrink, nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Sigmoid, nn.LogSigmoid, nn.Tanh, nn.Tanhshrink, nn.Threshold),
+)
+_MAX_POOLS: Final = (
+    *(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d),
+    *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
+)
+_AVG_POOLS: Final = (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
+_MIXERS: Final = (nn.LayerNorm, nn.GroupNorm, nn.Softmax, nn.LogSoftmax)
+_KNOWN: Final = (*CONVOLUTIONS, *NORMS, *_DROPOUTS, *_ACTIVATIONS, *_MAX_POOLS, *_AVG_POOLS, *_MIXERS, nn.Linear, nn.Flatten)
+
+_ELEMENTWISE: Final = frozenset(
+    [
+        *("relu", "relu6", "leaky_relu", "elu", "celu", "selu", "gelu", "silu", "mish", "softplus", "softsign", "softshrink", "hardshrink"),
+        *("hardtanh", "hardswish", "hardsigmoid", "sigmoid", "logsigmoid", "log_sigmoid", "tanh", "tanhshrink", "threshold"),
+        *("abs", "neg", "exp", "square", "sqrt", "pow", "clamp", "clamp_min", "clamp_max", "positive", "float", "double", "contiguous"),
+        *("add", "sub", "mul", "div", "truediv", "maximum", "minimum", "iadd", "isub", "imul", "itruediv"),
+    ]
+)
+_CONSTANT_POOLS: Final = frozenset(f"{kind}{n}d" for kind in ("max_pool", "adaptive_max_pool", "adaptive_avg_pool") for n in (1, 2, 3))
+_AVERAGE_POOLS: Final = frozenset(f"avg_pool{n}d" for n in (1, 2, 3))
+_DROPOUT_FUNCTIONS: Final = frozenset(f"{kind}dropout{n}" for kind in ("", "alpha_", "feature_alpha_") for n in ("", "1d", "2d", "3d"))
+_NAMESPACES: Final = (torch, functional, torch._C._nn, operator)  # pyright: ignore[reportAttributeAccessIssue]  # built at run time
+
+
+def known(module: nn.Module) -> bool:
+    """Says whether a module computes what one of the known classes computes: subclasses may not override its forward."""
+    if type(module) is SelectedLinear:
+        return True
+    for kind in _KNOWN:
+        if isinstance(module, kind):
+            own = type(module)
+            return all(getattr(own, name, None) is getattr(kind, name, None) for name in ("forward", "_conv_forward"))
+    return False
+
+
+class Analysis:
+    """The operations of a network in their order, and which units have to stay."""
+
+    def __init__(self, model: nn.Module, example: Tensor) -> None:
+        """Traces `model` on `example` and finds constants and needs; raises ValueError for what cannot be traced or is not known."""
+        graph, root = trace(model, example, known)
+        self.root = root
+        self.operations: list[Operation] = []
+        self.values: list[Value] = []
+        self.fixed: list[Tensor] = []
+        self.unions: list[tuple[Tensor, Tensor]] = []
+        self.units = 0
+        self.environment: dict[Node, Value | Tensor] = {}
+        nodes = list(graph.nodes)
+        self.shared = _shared(root, nodes)
+        for node in nodes:
+            self._visit(node)
+        for operation in reversed(self.operations):
+            operation.demand()
+        self.labels, self.kept = self._classes()
+
+    def value(self, shape: torch.Size, ids: Tensor, constant: Tensor | None = None, *, raw: bool = False) -> Value:
+        """Creates a value; without constants none of its elements is constant."""
+        constant = torch.full(ids.shape, NAN, dtype=torch.float64) if constant is None else constant
+        value = Value(shape=shape, ids=ids, constant=constant, raw=raw)
+        self.values.append(value)
+        return value
+
+    def fresh(self, shape: torch.Size, dim: int) -> Value:
+        """Creates a value with new units along `dim`."""
+        pattern = [1] * (len(shape) - 1)
+        pattern[dim - 1 if dim > 0 else dim] = shape[dim]
+        return self.value(shape, self.number(shape[dim]).view(pattern))
+
+    def number(self, count: int) -> Tensor:
+        """Numbers new units."""
+        self.units += count
+        return torch.arange(self.units - count, self.units)
+
+    def fix(self, value: Value) -> None:
+        """Keeps all units of a value: their number is written somewhere that cannot shrink."""
+        self.fixed.append(value.ids.flatten())
+
+    def _classes(self) -> tuple[Tensor, Tensor]:
+        """Labels units by class (by label propagation with pointer jumping) and finds which labels stay."""
+        labels = torch.arange(self.units)
+        left, right = (torch.cat(side) if self.unions else labels[:0] for side in (list(zip(*self.unions, strict=True)) or [(), ()]))
+        while True:
+            smallest = torch.minimum(labels[left], labels[right])
+            new = labels.scatter_reduce(0, labels[left], smallest, "amin").scatter_reduce(0, labels[right], smallest, "amin")
+            new = new[new]
+            if torch.equal(new, labels):
+                break
+            labels = new
+        kept = torch.zeros(self.units, dtype=torch.bool)
+        for ids in self.fixed:
+            kept[labels[ids]] = True
+        for value in self.values:
+            kept[labels[value.ids[value.need]]] = True
+        for value in self.values:  # no tensor may become empty
+            units = labels[value.ids.flatten()]
+            if not kept[units].any():
+                kept[units[0]] = True
+        return labels, kept
+
+    def indices(self, units: Tensor | None) -> Tensor | None:
+        """Numbers the elements along a dimension whose units stay, None where all do."""
+        if units is None:
+            return None
+        stays = self.kept[self.labels[units]]
+        return None if stays.all() else torch.nonzero(stays).flatten()
+
+    # From here on: one rule each.
+
+    def _visit(self, node: Node) -> None:
+        if node.op == "output":
+            for source in node.all_input_nodes:
+                value = self._value(source, node)
+                value.need.fill_(True)
+                self.fix(value)
+        elif node.op == "placeholder":
+            shape = node.meta["shape"]
+            if len(shape) < 2:
+                raise RefusedError(f"the example has shape {tuple(shape)}: pass a batch, with at least two dimensions")
+            value = self.value(shape, self.number(shape[1:].numel()).view(shape[1:]), raw=True)
+            self.fix(value)
+            self.environment[node] = value
+        elif node.op == "get_attr":
+            attribute = self.root
+            for part in str(node.target).split("."):
+                attribute = getattr(attribute, part)
+            assert isinstance(attribute, Tensor)
+            self.environment[node] = attribute.detach()
+        elif node.op == "call_module":
+            module = self.root.get_submodule(str(node.target))
+            self.environment[node] = self._module(node, module)
+        else:
+            self.environment[node] = self._function(node)
+        if node.op in ("call_module", "call_function", "call_method") and self._in_place(node):
+            old = self.environment[node.all_input_nodes[0]]
+            for other, value in self.environment.items():
+                if value is old:
+                    self.environment[other] = self.environment[node]
+
+    def _in_place(self, node: Node) -> bool:
+        if node.op == "call_module":
+            return bool(getattr(self.root.get_submodule(str(node.target)), "inplace", False))
+        name = _name(node)
+        return name.endswith("_") or node.kwargs.get("inplace") is True or name in ("iadd", "isub", "imul", "itruediv")
+
+    def _value(self, argument: object, node: Node) -> Value:
+        value = self.environment.get(argument) if isinstance(argument, Node) else None
+        if not isinstance(value, Value):
+            raise self._refuse(node, "is applied to something that does not come from the model's input")
+        return value
+
+    def _refuse(self, node: Node, why: str = "is not known to this analysis") -> RefusedError:
+        if node.op == "call_module":
+            return RefusedError(f"{describe(str(node.target), self.root.get_submodule(str(node.target)))} {why}")
+        where = short(node.meta.get("where", ""))
+        return RefusedError(
+            f"{_name(node)} in {where or 'the model'} {why}: put it into a module outside of the part that is folded or shrunk"
+        )
+
+    def _module(self, node: Node, module: nn.Module) -> Value:
+        if len(node.args) != 1 or node.kwargs:
+            raise self._refuse(node, "is called with more than its input")
+        source = self._value(node.args[0], node)
+        shape = node.meta["shape"]
+        if isinstance(module, (nn.Linear, *CONVOLUTIONS, *NORMS)):
+            return self._layer(node, module, source, shape)
+        if isinstance(module, _DROPOUTS):
+            return source
+        if isinstance(module, nn.Flatten):
+            return self._reshape(node, source, follows=True)
+        if isinstance(module, _ACTIVATIONS):
+            constant = module.forward(source.constant.clone())  # not called, so that hooks do not see it
+            return self._pass(shape, [source], torch.where(source.constant.isnan(), NAN, constant))
+        if isinstance(module, _AVG_POOLS):
+            padded = _any(module.padding) or module.ceil_mode or getattr(module, "divisor_override", None) is not None
+            return self._pool(node, source, exact=not padded)
+        if isinstance(module, _MAX_POOLS):
+            return self._pool(node, source, exact=True)
+        return self._mix(source, shape)
+
+    def _layer(self, node: Node, module: Any, source: Value, shape: torch.Size) -> Value:
+        if "weight" not in module._parameters:
+            raise self._refuse(node, "computes its weight from other tensors: make that permanent first (torch.nn.utils.prune.remove)")
+        name = short(str(node.target))
+        name = f"{name}." if name else ""
+        if module in self.shared:
+            return self._mix(source, shape, -1 if isinstance(module, nn.Linear) else 1)
+        if isinstance(module, nn.Linear):
+            if isinstance(module, SelectedLinear):
+                self.fix(source)
+            result = self.fresh(shape, -1)
+            self.operations.append(Dense.apply(name, module, source, result, dim=-1))
+            return result
+        if len(shape) != len(source.shape) or (isinstance(module, CONVOLUTIONS) and len(shape) != module.weight.ndim):
+            raise self._refuse(node, "gets an input without a batch dimension")
+        if isinstance(module, NORMS):
+            if not source.varies_along(1) or module.running_mean is None:
+                return self._mix(source, shape, 1)
+            result = self.value(shape, source.ids)
+            self.operations.append(BatchNorm.apply(name, module, source, result))
+            return result
+        padded = _any(module.padding) if not isinstance(module.padding, str) else module.padding != "valid"
+        # A layer of one channel in a single group is an ordinary convolution, not a depthwise one.
+        if module.groups == 1:
+            result = self.fresh(shape, 1)
+            self.operations.append(Dense.apply(name, module, source, result, dim=1, padded=padded))
+            return result
+        if module.groups == module.in_channels == module.out_channels and source.varies_along(1):
+            result = self.value(shape, source.ids)
+            self.operations.append(Depthwise.apply(name, module, source, result, padded=padded))
+            return result
+        return self._mix(source, shape, 1)
+
+    def _mix(self, source: Value, shape: torch.Size, dim: int | None = None) -> Value:
+        """Keeps everything around an operation that is left as it is; `dim` is where the channels of its result lie."""
+        if dim is not None:
+            result = self.fresh(shape, dim)
+        else:
+            pattern = source.ids.shape if shape == source.shape else shape[1:]
+            result = self.value(shape, self.number(pattern.numel()).view(pattern))
+        self.fix(source)
+        self.fix(result)
+        self.operations.append(Mixer(result, source))
+        return result
+
+    def _pass(self, shape: torch.Size, sources: Sequence[Value], constant: Tensor) -> Value:
+        """Joins values elementwise; a unit of the result needs those of all sources."""
+        ids = torch.broadcast_tensors(*(source.ids for source in sources))
+        self.unions.extend((ids[0].flatten(), other.flatten()) for other in ids[1:])
+        result = self.value(shape, ids[0], constant, raw=all(source.raw for source in sources))
+        self.operations.append(Through(result, sources))
+        return result
+
+    def _pool(self, node: Node, source: Value, *, exact: bool) -> Value:
+        shape = node.meta["shape"]
+        if shape is None:
+            raise self._refuse(node, "returns indices too")
+        if not source.varies_along(1) or len(shape) != len(source.shape):
+            result = self._mix(source, shape)
+            result.raw = source.raw
+            return result
+        constant = source.constant if exact else torch.where(source.constant == 0, source.constant, NAN)
+        result = self.value(shape, source.ids, constant, raw=source.raw)
+        self.operations.append(Through(result, [source]))
+        return result
+
+    def _reshape(self, node: Node, source: Value, *, follows: bool) -> Value:
+        """Moves elements without mixing batch entries; `follows` says that the code adapts to fewer channels by itself."""
+        shape = node.meta["shape"]
+        inner, outer = source.shape[1:], shape[1:]
+        if shape[:1] != source.shape[:1] or inner.numel() != outer.numel():
+            raise self._refuse(node, f"turns shape {tuple(source.shape)} into {tuple(shape)}, which moves elements across the batch")
+        if not follows:
+            self.fix(source)
+        ids, constant = (tensor.expand(inner).reshape(outer) for tensor in (source.ids, source.constant))
+        if inner == outer:
+            ids, constant = source.ids, source.constant
+        result = self.value(shape, ids, constant, raw=source.raw)
+        pattern = source.ids.shape
+
+        def backward(need: Tensor) -> Tensor:
+            return need if inner == outer else reduce_any(need.reshape(inner), pattern)
+
+        self.operations.append(Through(result, [source], backward))
+        return result
+
+    def _function(self, node: Node) -> Value | Tensor:
+        name = _name(node)
+        if node.op == "call_function" and not any(getattr(space, name, None) is node.target for space in _NAMESPACES):
+            raise self._refuse(node)
+        bare = name.removesuffix("_")
+        if bare in _ELEMENTWISE:
+            return self._elementwise(node)
+        source = self._value(node.args[0] if node.args else None, node)
+        arguments = dict(zip(("source", "kernel_size", "stride", "padding"), node.args, strict=False)) | node.kwargs
+        if bare in _DROPOUT_FUNCTIONS:
+            if arguments.get("training", True) and node.args[2:3] != (False,):
+                raise self._refuse(node, "drops in eval mode too: pass training=self.training")
+            return source
+        if bare in _CONSTANT_POOLS:
+            return self._pool(node, source, exact=True)
+        if bare in _AVERAGE_POOLS:
+            plain = not _any(arguments.get("padding") or 0) and len(node.args) <= 4
+            exact = plain and not node.kwargs.get("ceil_mode") and node.kwargs.get("divisor_override") is None
+            return self._pool(node, source, exact=exact)
+        if bare in ("flatten", "reshape", "view"):
+            sizes = node.args[1:]
+            if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+                sizes = tuple(sizes[0])
+            return self._reshape(node, source, follows=bare == "flatten" or (len(sizes) == 2 and sizes[1:] == (-1,)))
+        if bare in ("softmax", "log_softmax"):
+            return self._mix(source, node.meta["shape"])
+        raise self._refuse(node)
+
+    def _elementwise(self, node: Node) -> Value:
+        operands = [self.environment[argument] for argument in node.all_input_nodes]
+        sources = [operand for operand in operands if isinstance(operand, Value)]
+        tensors = [operand for operand in operands if isinstance(operand, Tensor)]
+        shape = node.meta["shape"]
+        alike = all(len(source.shape) == len(shape) and source.shape[0] == shape[0] for source in sources)
+        if not sources or not alike or (tensors and shape != sources[0].shape) or "out" in node.kwargs:
+            raise self._refuse(node, "does not keep the shape of its operands")
+        scalars = all(tensor.numel() == 1 for tensor in tensors)
+        if not scalars:
+            # A tensor with a value for each channel is not sliced, so the channels have to stay.
+            for source in sources:
+                self.fix(source)
+            return self._pass(shape, sources, reduce(torch.add, [source.constant for source in sources]) * NAN)
+
+        def constant(argument: Node) -> Any:
+            operand = self.environment[argument]
+            return operand.constant.clone() if isinstance(operand, Value) else operand.cpu().double().reshape(())
+
+        args: Any = map_arg(node.args, constant)
+        kwargs: Any = map_arg(node.kwargs, constant)
+        name = _name(node)
+        if name in ("float", "double", "contiguous"):
+            result: Tensor = args[0]
+        elif callable(node.target):
+            result = node.target(*args, **kwargs)
+        else:
+            result = getattr(args[0], name)(*args[1:], **kwargs)
+        if name.removesuffix("_") in ("mul", "imul") and len(sources) == 2:
+            zero = (sources[0].constant == 0) | (sources[1].constant == 0)
+            result = torch.where(zero, 0.0, result)
+        else:  # some activations and powers turn nan into a number
+            result = torch.where(reduce(torch.add, [source.constant for source in sources]).isnan(), NAN, result)
+        return self._pass(shape, sources, result)
+
+
+def _name(node: Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+
+
+def _any(size: Any) -> bool:
+    return any(size) if isinstance(size, (tuple, list)) else bool(size)
+
+
+def _shared(root: nn.Module, nodes: Iterable[Node]) -> set[nn.Module]:
+    """Finds modules with a parameter that is used more than once: changing it for one use would change the other."""
+    uses: Counter[int] = Counter(id(parameter) for _, parameter in root.named_parameters(remove_duplicate=False))
+    calls = Counter(str(node.target) for node in nodes if node.op == "call_module")
+    for node in nodes:
+        if node.op == "get_attr":
+            attribute: Any = root
+            for part in str(node.target).split("."):
+                attribute = getattr(attribute, part)
+            uses[id(attribute)] += 1
+    shared: set[nn.Module] = set()
+    for name, count in calls.items():
+        module = root.get_submodule(name)
+        tensors = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+        if tensors and (count > 1 or any(uses[id(tensor)] > 1 for tensor in tensors)):
+            shared.add(module)
+    return shared
