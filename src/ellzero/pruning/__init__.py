@@ -1,22 +1,35 @@
 """Pruning as plain functions, and the surgery that follows it."""
 
+from ellzero.pruning.accept import Accept, Better, ShortestDescription, Within
 from ellzero.pruning.fold import Folded, fold, fold_
 from ellzero.pruning.kept import Kept, compose, slice_tensors
+from ellzero.pruning.magnitude import magnitude_masks
+from ellzero.pruning.random_gradient import random_gradient
 from ellzero.pruning.rebind import rebind_
 from ellzero.pruning.selected import SelectedLinear
 from ellzero.pruning.shrink import Shrunk, expand_, shrink, shrink_to
+from ellzero.pruning.tamade import TamadeResult, Trial, tamade
 
 __all__ = [
+    "Accept",
+    "Better",
     "Folded",
     "Kept",
     "SelectedLinear",
+    "ShortestDescription",
     "Shrunk",
+    "TamadeResult",
+    "Trial",
+    "Within",
     "compose",
     "expand_",
     "fold",
     "fold_",
+    "magnitude_masks",
+    "random_gradient",
     "rebind_",
     "shrink",
     "shrink_to",
     "slice_tensors",
+    "tamade",
 ]

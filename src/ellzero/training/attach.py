@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from ellzero.methods.none import Unregularised
 from ellzero.methods.protocol import Method
 from ellzero.methods.schedule import moves
 from ellzero.params import Selector, aliases, masks_from_zeros, named_parameters, select, weights
@@ -69,7 +70,8 @@ def attach(
                 optimizer=each,
                 params={name: parameter for name, parameter in selected.items() if parameter in owned},
                 trainable={name: parameter for name, parameter in trainable.items() if parameter in owned},
-                watch=Watch(inert_after),
+                # No penalty has no effect by design.
+                watch=Watch(None if isinstance(method, Unregularised) else inert_after),
             )
             for each, owned in owners
         ],

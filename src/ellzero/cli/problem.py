@@ -1,0 +1,144 @@
+"""What a command trains: a network and its data, by name or from the user's own module."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ellzero.data import Augmentation, Dataset, Half, Images, Resident, load_images, split
+from ellzero.models import DigitsMLP, LeNet300
+from ellzero.training import Batches, ErrorFn, LossFn, classification_error, classification_loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Data and losses for the command line; a user's `module:function` returns one.
+
+    Attributes:
+        train: training batches.
+        judge: the training data without shuffling or augmentation: TAMADE and code lengths are measured on it; `train` where None.
+        valid: held-out batches, or None.
+        test: returns the test batches. It is called once, when the network is final: nothing that is measured on them chooses anything.
+        loss_fn: (model, batch) -> mean loss in nats.
+        error_fn: (model, batch) -> (errors, decisions); None where there is no such thing.
+        samples: number of training samples behind `train`, for code lengths.
+        name: what records call the data.
+    """
+
+    train: Batches
+    test: Callable[[], Batches]
+    samples: int
+    judge: Batches | None = None
+    valid: Batches | None = None
+    loss_fn: LossFn = classification_loss
+    error_fn: ErrorFn | None = classification_error
+    name: str = "data"
+
+
+NETWORKS: dict[str, Callable[[int], nn.Module]] = {
+    "lenet-300-100": lambda seed: LeNet300(seed=seed),
+    "digits-mlp": lambda seed: DigitsMLP(seed=seed),
+}
+
+
+def network(name: str, seed: int) -> nn.Module:
+    """Builds a network from its name or from `module:factory`; the factory takes no argument, or a keyword `seed`.
+
+    Raises:
+        ValueError: no such name, module or factory, or the factory returns something else.
+    """
+    if name in NETWORKS:
+        return NETWORKS[name](seed)
+    if ":" not in name:
+        raise ValueError(f"no network is named {name!r}: expected {', '.join(NETWORKS)}, or module:factory")
+    factory = imported(name)
+    try:
+        model = factory(seed=seed)
+    except TypeError as error:
+        if "seed" not in str(error):
+            raise
+        model = factory()
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"{name} returned {type(model).__name__}, expected a torch.nn.Module")
+    return model
+
+
+def imported(reference: str) -> Any:
+    """Imports `module:name`; the working directory is looked in first, as `python -m` does.
+
+    Raises:
+        ValueError: no such module or name.
+    """
+    module, _, name = reference.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        raise ValueError(f"cannot import {module!r} for {reference!r}: {error}") from error
+    except AttributeError as error:
+        raise ValueError(f"module {module!r} has no {name!r}") from error
+
+
+def dataset_for(model_name: str, data: str | None) -> tuple[Dataset, str | None]:
+    """Chooses the data set of a named network: digits for the digits network, else MNIST or Fashion-MNIST by `data`.
+
+    `data` is a data set's name, or a directory; a directory whose name contains "fashion" holds Fashion-MNIST.
+    """
+    if model_name == "digits-mlp":
+        return Dataset.DIGITS, data
+    if data is None:
+        return Dataset.MNIST, None
+    for dataset in (Dataset.FASHION_MNIST, Dataset.MNIST):
+        if data == dataset.value:
+            return dataset, None
+    fashion = "fashion" in Path(data).name.lower()
+    return (Dataset.FASHION_MNIST if fashion else Dataset.MNIST), data
+
+
+def image_problem(
+    dataset: Dataset,
+    directory: str | None,
+    *,
+    seed: int,
+    batch_size: int,
+    train_size: int | None,
+    validation: int,
+    augment: Augmentation | None,
+) -> Problem:
+    """Builds the problem of classifying one of the image sets known by name.
+
+    Args:
+        dataset: which set.
+        directory: where its files are; None for ELLZERO_DATA.
+        seed: order and augmentation of the training images; the split is always the same.
+        batch_size: images a batch.
+        train_size: images trained on; None for all that are not held out.
+        validation: images held out.
+        augment: changes training images.
+    """
+    images = load_images(dataset, directory)
+    parts = split(len(images), validation, seed=123)
+    order = parts.train if train_size is None else parts.train[:train_size]
+    train, valid = images.take(order), images.take(parts.validation)
+
+    def test() -> Batches:
+        return resident(load_images(dataset, directory, Half.TEST))
+
+    return Problem(
+        train=Resident(train.inputs, train.labels, batch_size=batch_size, seed=seed, augment=augment, white=train.white),
+        judge=resident(train),
+        valid=resident(valid),
+        test=test,
+        samples=len(train),
+        name=dataset.value,
+    )
+
+
+def resident(images: Images) -> Resident:
+    """Batches images in their order, for measuring."""
+    return Resident(images.inputs, images.labels, batch_size=min(2000, len(images)), seed=0, shuffle=False, white=images.white)

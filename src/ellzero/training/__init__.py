@@ -1,0 +1,50 @@
+"""Training: one line in a loop that exists, or the whole job."""
+
+from ellzero.training.attach import attach
+from ellzero.training.batches import (
+    Batches,
+    ErrorFn,
+    LossFn,
+    classification_error,
+    classification_loss,
+    error_rate,
+    mean_loss,
+)
+from ellzero.training.checkpoint import Checkpoint
+from ellzero.training.convergence import saturated
+from ellzero.training.distill import Distill
+from ellzero.training.driver import Epoch
+from ellzero.training.final_prune import Collapse
+from ellzero.training.search import ErrorIncrease, NonZeros, Try
+from ellzero.training.sparsifier import Sparsifier
+from ellzero.training.sparsify import Sparse, Target, sparsify
+from ellzero.training.stages import Anneal, Cosine, Cycles, Epochs, Saturation, Warm
+
+__all__ = [
+    "Anneal",
+    "Batches",
+    "Checkpoint",
+    "Collapse",
+    "Cosine",
+    "Cycles",
+    "Distill",
+    "Epoch",
+    "Epochs",
+    "ErrorFn",
+    "ErrorIncrease",
+    "LossFn",
+    "NonZeros",
+    "Saturation",
+    "Sparse",
+    "Sparsifier",
+    "Target",
+    "Try",
+    "Warm",
+    "attach",
+    "classification_error",
+    "classification_loss",
+    "error_rate",
+    "mean_loss",
+    "saturated",
+    "sparsify",
+]

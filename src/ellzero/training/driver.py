@@ -1,0 +1,359 @@
+"""Executes a plan: the one place where network, optimizer, sparsifier, data and checkpoints meet."""
+
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ellzero.data import Augmentation
+from ellzero.methods import value_at
+from ellzero.params import Selector, count_nonzeros, masks_from_zeros, named_parameters, select
+from ellzero.training.attach import attach
+from ellzero.training.batches import Batch, Batches, ErrorFn, LossFn, batch_size, count_batches, epoch_batches, error_rate, mean_loss
+from ellzero.training.checkpoint import Checkpoint, Clock, load, save
+from ellzero.training.compact import Compact
+from ellzero.training.convergence import saturated
+from ellzero.training.distill import Distill, objective
+from ellzero.training.final_prune import cut_, drop_spurious_, example_input, fold_constants_, require_alive, truncate_
+from ellzero.training.stages import FinalPrune, Stage, Truncate, rate_at
+from ellzero.types import At, Phase
+
+OptimizerFactory = Callable[[Sequence[Tensor]], torch.optim.Optimizer]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epoch:
+    """One line of a run's history.
+
+    Attributes:
+        attempt: number of the try, where a target is searched for; 0 otherwise.
+        stage: the stage's name.
+        phase: the phase's name.
+        epoch: epochs done in the run, all stages counted.
+        step: optimizer steps done in the run.
+        lr: learning rate at the end of the epoch.
+        alpha: the penalty's strength at the end of the epoch, None where there is none.
+        train_loss: mean of the training objective over the epoch, in nats, without the penalty.
+        valid_loss: mean loss on the validation data in nats, None without such data.
+        valid_error: fraction of errors on the validation data, None without an error function.
+        nonzeros: non-zero trainable scalars of the whole network.
+        live_parameters: scalars that still exist physically, after compaction.
+        seconds: seconds since the run began.
+    """
+
+    attempt: int
+    stage: str
+    phase: str
+    epoch: int
+    step: int
+    lr: float
+    alpha: float | None
+    train_loss: float
+    valid_loss: float | None
+    valid_error: float | None
+    nonzeros: int
+    live_parameters: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What does not change over a run: the data, the losses, and how steps are made."""
+
+    loss_fn: LossFn
+    train: Batches
+    valid: Batches | None
+    judge: Batches
+    error_fn: ErrorFn | None
+    params: Selector
+    optimizer: OptimizerFactory
+    augment: Augmentation | None
+    distill: Distill | None
+    compact: bool
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reports:
+    """Whom a run tells how far it is."""
+
+    epoch: Callable[[Epoch], None]
+    batch: Callable[[Stage, int, int], None]
+
+
+class Stopped(KeyboardInterrupt):
+    """The run was interrupted and has saved a checkpoint."""
+
+
+class Pruning(NamedTuple):
+    """state_dicts in the full shape around the final pruning; empty before it.
+
+    Attributes:
+        regularised: before anything was pruned.
+        masked: after the mask was applied, before random gradient pruning (the left half of figure 3).
+        pruned: after random gradient pruning (the right half).
+    """
+
+    regularised: dict[str, Tensor] = {}  # noqa: RUF012  # read only
+    masked: dict[str, Tensor] = {}  # noqa: RUF012
+    pruned: dict[str, Tensor] = {}  # noqa: RUF012
+
+
+class Driver:
+    """Runs stages one after the other; its state is what a checkpoint holds."""
+
+    def __init__(self, model: nn.Module, task: Task, reports: Reports, checkpoint: Checkpoint | None, fingerprint: str) -> None:
+        self.task, self.reports, self.checkpoint, self.fingerprint = task, reports, checkpoint, fingerprint
+        self.full = model
+        self.compact = Compact(model)
+        self.optimizer = task.optimizer(list(model.parameters()))
+        self.teacher = task.distill.teacher if task.distill else None
+        self.history: list[Epoch] = []
+        self.attempt = 0
+        self.stage_index, self.epoch, self.batch, self.begun = 0, 0, 0, False
+        self.total_epochs, self.total_steps = 0, 0
+        self.loss_sum, self.loss_count = torch.zeros((), dtype=torch.float64), 0
+        self.pruning = Pruning()
+        self.extra: dict[str, Any] = {}
+        self.sparsifier_state: dict[str, Any] | None = None
+        self.clock = Clock(checkpoint.seconds if checkpoint else math.inf)
+        self._interrupted = False
+        if checkpoint is not None and checkpoint.resume and checkpoint.path.exists():
+            self._restore(load(checkpoint.path, fingerprint))
+        else:
+            self.compact.example = example_input(model, task.loss_fn, task.train)
+
+    # ---- the run
+
+    def run(self, stages: Sequence[Stage], prefix: int = 0) -> None:
+        """Runs the stages from where the state stands; `prefix` numbers them after earlier calls' stages."""
+        with self._signals():
+            for index, stage in enumerate(stages, start=prefix):
+                if index < self.stage_index:
+                    continue
+                self._stage(stage)
+                self.stage_index, self.epoch, self.batch, self.begun = index + 1, 0, 0, False
+                self.sparsifier_state = None
+                self._save_if_due()
+
+    def begin(self, attempt: int, weights: dict[str, Tensor]) -> None:
+        """Begins a try of the search: the stages after the prelude, from the given weights."""
+        self.attempt, self.stage_index, self.epoch, self.batch, self.begun = attempt, 1, 0, 0, False
+        self.restart(weights)
+
+    def restart(self, weights: dict[str, Tensor]) -> None:
+        """Starts another try from the given weights, with a fresh optimizer."""
+        self.compact = Compact(self.full)
+        self.full.load_state_dict(weights)
+        self.optimizer = self.task.optimizer(list(self.full.parameters()))
+
+    def finish(self) -> nn.Module:
+        """Returns the network in its full shape."""
+        self.compact.expand_()
+        return self.full
+
+    @property
+    def model(self) -> nn.Module:
+        """The network that trains: the full one, or what compaction has left of it."""
+        return self.compact.model
+
+    # ---- one stage
+
+    def _stage(self, stage: Stage) -> None:
+        if not self.begun:
+            self._before(stage)
+            self.begun = True
+        if self.task.distill and self.teacher is None and stage.phase is not Phase.PRELUDE:
+            self.teacher = deepcopy(self.finish()).eval().requires_grad_(False)
+        per_epoch = count_batches(self.task.train)
+        epochs = max(stage.epochs, stage.max_epochs)
+        if epochs == 0:
+            return
+        sparsifier = self._attach(stage, stage.epochs * per_epoch)
+        self.model.train()
+        while self.epoch < epochs:
+            self._epoch(stage, per_epoch)
+            self.epoch, self.batch = self.epoch + 1, 0
+            if self.epoch >= stage.epochs and self._saturated(stage):
+                break
+            if self.task.compact and stage.compact and self.epoch < epochs and self.compact.worthwhile():
+                sparsifier.detach()
+                state = sparsifier.state_dict()
+                self.compact.shrink_(self.optimizer, state)
+                sparsifier = self._attach(stage, stage.epochs * per_epoch, state)
+        sparsifier.detach()
+
+    def _before(self, stage: Stage) -> None:
+        params = select(self.model, self.task.params)
+        if isinstance(stage.before, Truncate):
+            truncate_(params, stage.before.keep)
+        elif isinstance(stage.before, FinalPrune):
+            self.pruning = self._final_prune(stage.before)
+
+    def _final_prune(self, rule: FinalPrune) -> Pruning:
+        task, states = self.task, [self.compact.state()]
+        require_alive(select(self.model, task.params))
+        drop_spurious_(self.model, task.loss_fn, task.train)
+        cut_(self.model, rule, task.loss_fn, task.judge, task.params)
+        states.append(self.compact.state())
+        drop_spurious_(self.model, task.loss_fn, task.train)
+        states.append(self.compact.state())
+        require_alive(select(self.model, task.params))
+        fold_constants_(self.model, self.compact.example)
+        return Pruning(*states)
+
+    def _attach(self, stage: Stage, total_steps: int, state: dict[str, Any] | None = None) -> Any:
+        sparsifier = attach(self.optimizer, self.model, stage.method, params=self.task.params, total_steps=max(total_steps, 1))
+        sparsifier.set_phase(stage.phase)
+        state = state or self.sparsifier_state
+        if state is not None:
+            sparsifier.load_state_dict(state)
+        elif stage.frozen:
+            sparsifier.freeze(masks_from_zeros(select(self.model, self.task.params)), penalty=stage.phase is Phase.REGULARISE)
+        self.sparsifier_state = None
+        self.sparsifier = sparsifier
+        return sparsifier
+
+    def _epoch(self, stage: Stage, per_epoch: int) -> None:
+        data_loss = objective(self.model, self.task.loss_fn, self.task.distill if stage.distilled else None, self.teacher)
+        total = max(stage.epochs * per_epoch, 1)
+        batches = epoch_batches(self.task.train, self.total_epochs, self.batch)
+        for batch in batches:
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate_at(stage.lr, (self.epoch * per_epoch + self.batch) / total)
+            self.optimizer.zero_grad(set_to_none=True)
+            loss = data_loss(self._augmented(batch))
+            loss.backward()
+            self.optimizer.step()
+            number = batch_size(batch)
+            self.loss_sum += loss.detach() * number
+            self.loss_count += number
+            self.batch += 1
+            self.total_steps += 1
+            self.reports.batch(stage, self.epoch * per_epoch + self.batch, max(stage.epochs, self.epoch + 1) * per_epoch)
+            self._save_if_due()
+        if self.batch == 0:
+            raise ValueError("the training data gave no batch in this epoch: an iterable of batches must start anew each time it is read")
+        self._log(stage)
+
+    def _augmented(self, batch: Batch) -> Batch:
+        if self.task.augment is None:
+            return batch
+        if not (isinstance(batch, tuple | list) and batch and isinstance(batch[0], Tensor)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError("augment= needs batches that are tuples whose first element is the input tensor")
+        # Seeded by the position alone, so that a resumed run draws what an uninterrupted one draws.
+        seed = (self.task.seed * 1_000_003 + self.total_epochs) * 1_000_003 + self.batch
+        generator = torch.Generator().manual_seed(seed % 2**63)
+        draws = torch.rand(len(batch[0]), self.task.augment.num_draws, generator=generator)
+        return (self.task.augment.apply(batch[0], draws), *batch[1:])
+
+    def _log(self, stage: Stage) -> None:
+        task = self.task
+        train_loss = float(self.loss_sum) / self.loss_count
+        if not math.isfinite(train_loss):
+            raise ValueError(
+                f"the training loss became {train_loss} in stage {stage.name!r}, epoch {self.epoch + 1}: lower the learning rate or alpha"
+            )
+        at = At(progress=min(1.0, (self.epoch + 1) / max(stage.epochs, 1)), phase=stage.phase)
+        alpha = getattr(stage.method, "alpha", None)
+        entry = Epoch(
+            attempt=self.attempt,
+            stage=stage.name,
+            phase=stage.phase.value,
+            epoch=self.total_epochs + 1,
+            step=self.total_steps,
+            lr=float(self.optimizer.param_groups[0]["lr"]),
+            alpha=None if alpha is None else value_at(alpha, at),
+            train_loss=train_loss,
+            valid_loss=None if task.valid is None else mean_loss(self.model, task.loss_fn, task.valid),
+            valid_error=None if task.valid is None or task.error_fn is None else error_rate(self.model, task.error_fn, task.valid),
+            nonzeros=count_nonzeros(self.model),
+            live_parameters=sum(parameter.numel() for _, parameter in named_parameters(self.model).values()),
+            seconds=round(self.clock.seconds(), 3),
+        )
+        self.loss_sum, self.loss_count = torch.zeros((), dtype=torch.float64), 0
+        self.total_epochs += 1
+        self.history.append(entry)
+        self.reports.epoch(entry)
+
+    def _saturated(self, stage: Stage) -> bool:
+        rule = stage.saturation
+        if rule is None:
+            return True
+        if self.epoch % rule.every:
+            return False
+        own = [entry for entry in self.history[-self.epoch :]]
+        losses = [entry.train_loss if entry.valid_loss is None else entry.valid_loss for entry in own]
+        return saturated(losses, rule.window)
+
+    # ---- interruption and checkpoints
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Lets Ctrl-C and SIGTERM finish the step at hand: an optimizer stopped half-way could not be saved."""
+        if self.checkpoint is None or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def remember(number: int, frame: object) -> None:
+            if self._interrupted:
+                raise KeyboardInterrupt
+            self._interrupted = True
+
+        old = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+    def _save_if_due(self) -> None:
+        if self.checkpoint is None:
+            return
+        if self._interrupted or self.clock.due():
+            save(self.checkpoint.path, self._state())
+            self.clock.mark()
+        if self._interrupted:
+            raise Stopped(f"interrupted; the checkpoint is {self.checkpoint.path}")
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "fingerprint": self.fingerprint,
+            "compact": self.compact.checkpoint(),
+            "optimizer": self.optimizer.state_dict(),
+            "sparsifier": self.sparsifier.state_dict() if self.begun else None,
+            "teacher": self.teacher.state_dict()
+            if self.teacher is not None and self.task.distill and not self.task.distill.teacher
+            else None,
+            "history": [asdict(entry) for entry in self.history],
+            "position": [self.attempt, self.stage_index, self.epoch, self.batch, int(self.begun), self.total_epochs, self.total_steps],
+            "loss": (self.loss_sum, self.loss_count),
+            "pruning": list(self.pruning),
+            "extra": self.extra,
+            "random": torch.get_rng_state(),
+            "seconds": self.clock.seconds(),
+        }
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.compact.restore_(state["compact"])
+        self.optimizer = self.task.optimizer(list(self.model.parameters()))
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.sparsifier_state = state["sparsifier"]
+        if state["teacher"] is not None:
+            self.teacher = deepcopy(self.full).eval().requires_grad_(False)
+            self.teacher.load_state_dict(state["teacher"])
+        self.history = [Epoch(**entry) for entry in state["history"]]
+        self.attempt, self.stage_index, self.epoch, self.batch, begun, self.total_epochs, self.total_steps = state["position"]
+        self.begun = bool(begun)
+        self.loss_sum, self.loss_count = state["loss"]
+        self.pruning, self.extra = Pruning(*state["pruning"]), state["extra"]
+        # Models draw dropout from the global generator, so an exact resume has to put it back.
+        torch.set_rng_state(state["random"])
+        self.clock = Clock(self.clock.interval, state["seconds"])

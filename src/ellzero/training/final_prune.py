@@ -1,0 +1,87 @@
+"""What happens to a network between regularised training and fine-tuning."""
+
+from collections.abc import Mapping
+from itertools import islice
+
+import torch
+from torch import Tensor, nn
+
+from ellzero.params import Selector, apply_masks_, everything, select
+from ellzero.pruning import fold_, magnitude_masks, random_gradient, tamade
+from ellzero.training.batches import Batch, Batches, LossFn, epoch_batches, mean_loss
+from ellzero.training.distill import Recorder
+from ellzero.training.stages import FinalPrune
+from ellzero.types import Params
+
+
+class Collapse(ValueError):
+    """A whole layer was pruned, so that the output depends on the input no more."""
+
+
+def truncate_(params: Params, keep: int) -> None:
+    """Keeps the `keep` largest scalars by magnitude, ties by index."""
+    apply_masks_(params, magnitude_masks(params, keep=keep))
+
+
+def cut_(model: nn.Module, rule: FinalPrune, loss_fn: LossFn, judge: Batches, params: Selector) -> None:
+    """Applies the final mask: exactly `rule.keep` scalars, or what TAMADE finds tolerable on the batches to judge by."""
+    selected = select(model, params)
+    if rule.keep is not None:
+        truncate_(selected, rule.keep)
+        return
+    result = tamade(model, lambda network: mean_loss(network, loss_fn, judge), accept=rule.accept, params=params)
+    apply_masks_(selected, result.masks)
+
+
+@torch.no_grad()
+def example_input(model: nn.Module, loss_fn: LossFn, train: Batches) -> Tensor | None:
+    """Finds what the model is called with: a few samples of its one input, or None where it takes several, by keyword, or indices."""
+    recorder = Recorder(model)
+    training = model.training
+    model.eval()
+    try:
+        loss_fn(recorder, next(iter(epoch_batches(train, 0))))
+    finally:
+        model.train(training)
+    args, kwargs = recorder.arguments
+    if kwargs or len(args) != 1 or not isinstance(args[0], Tensor) or not args[0].is_floating_point():
+        return None
+    return args[0][:4].detach().clone()
+
+
+def drop_spurious_(model: nn.Module, loss_fn: LossFn, train: Batches) -> None:
+    """Sets to 0 what random gradient pruning proves to be without influence (section 2.2.3), whether it is regularised or not."""
+
+    def forward(network: nn.Module, batch: Batch) -> object:
+        recorder = Recorder(network)
+        loss_fn(recorder, batch)
+        output = recorder.output
+        return output if isinstance(output, Tensor | Mapping | tuple | list) else vars(output)
+
+    batches = list(islice(epoch_batches(train, 0), 2))
+    masks = random_gradient(model, batches, forward=forward, params=everything)
+    apply_masks_(select(model, everything), masks)
+
+
+def fold_constants_(model: nn.Module, example: Tensor | None) -> None:
+    """Folds units that have become constant into the next layer's biases, where the network can be traced."""
+    if example is None:
+        return
+    try:
+        fold_(model, example)
+    except ValueError:
+        # A network that cannot be traced keeps its constants: they are right, only not as few as they could be.
+        return
+
+
+def require_alive(params: Params) -> None:
+    """Makes sure that something is left in every layer.
+
+    Raises:
+        Collapse: a weight matrix or kernel is all zero; the message names it.
+    """
+    for name, parameter in params.items():
+        if parameter.ndim >= 2 and not bool(torch.count_nonzero(parameter.detach())):
+            raise Collapse(
+                f"everything in {name} was pruned, so the output no longer depends on the input: lower alpha or ask for more non-zeros"
+            )

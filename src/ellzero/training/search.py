@@ -1,0 +1,101 @@
+"""Targets of a run, and the search over log alpha for the sparsest network within a tolerated error."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class NonZeros:
+    """Asks for at most `count` non-zero regularised scalars, every one of which matters to the output."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ValueError(f"NonZeros({self.count}): at least one weight has to stay")
+
+
+@dataclass(frozen=True)
+class ErrorIncrease:
+    """Asks for the sparsest network whose validation error exceeds the dense one's by at most `fraction`.
+
+    Attributes:
+        fraction: tolerated increase of the error rate: 0.002 is 0.2 percentage points.
+        tries: most values of alpha tried, each a regularised training of its own from a warm start.
+        resolution: the search ends when accepted and refused alpha are closer than this factor.
+    """
+
+    fraction: float
+    tries: int = 6
+    resolution: float = 1.15
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.fraction) and abs(self.fraction) < 1):
+            raise ValueError(f"ErrorIncrease({self.fraction}) is a fraction of all decisions: 0.002 for 0.2 percentage points")
+        if self.tries < 1:
+            raise ValueError(f"ErrorIncrease(tries={self.tries}): at least one try is needed")
+        if self.resolution <= 1:
+            raise ValueError(f"ErrorIncrease(resolution={self.resolution}) is a factor above 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Try:
+    """One value of alpha and what came of it.
+
+    Attributes:
+        alpha: the penalty's strength.
+        accepted: whether the target was met.
+        error_increase: validation error less the dense network's, as a fraction; None where the network collapsed.
+        nonzeros: non-zero trainable scalars of the whole network; 0 where it collapsed.
+        warm_start: alpha of the try whose weights this one started from; None for the dense network.
+        note: what went wrong, where something did.
+    """
+
+    alpha: float
+    accepted: bool
+    error_increase: float | None
+    nonzeros: int
+    warm_start: float | None = None
+    note: str = ""
+
+
+def next_alpha(tries: Sequence[Try], first: float, target: ErrorIncrease, factor: float = 2.0) -> float | None:
+    """Proposes the next alpha: outwards by `factor` until accepted and refused values bracket the answer, then the mean of their logs.
+
+    Args:
+        tries: what was tried so far.
+        first: where to begin.
+        target: how many tries, and when to stop.
+        factor: step of the outward search.
+
+    Returns:
+        The next alpha; None when the search is over.
+    """
+    if len(tries) >= target.tries:
+        return None
+    if not tries:
+        return first
+    accepted = [one.alpha for one in tries if one.accepted]
+    refused = [one.alpha for one in tries if not one.accepted]
+    if not refused:
+        return max(accepted) * factor
+    if not accepted:
+        return min(refused) / factor
+    # Noise can refuse a value below an accepted one: the bracket is the highest accepted and the lowest refused above it.
+    low = max(accepted)
+    above = [alpha for alpha in refused if alpha > low]
+    if not above:
+        return low * factor
+    high = min(above)
+    if high / low <= target.resolution:
+        return None
+    return math.sqrt(low * high)
+
+
+def best_try(tries: Sequence[Try]) -> Try:
+    """Picks the accepted try with the fewest non-zeros, or, where none was accepted, the one with the least error."""
+    accepted = [one for one in tries if one.accepted]
+    if accepted:
+        return min(accepted, key=lambda one: one.nonzeros)
+    return min(tries, key=lambda one: math.inf if one.error_increase is None else one.error_increase)

@@ -1,0 +1,241 @@
+"""The plan of a run: a list of stages, each a stretch of training with something done to the network before it.
+
+`sparsify`'s arguments are turned into a plan by `plan_stages`; the driver only executes plans.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from ellzero.methods import Method, Unregularised
+from ellzero.pruning import Accept
+from ellzero.types import Phase
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epochs:
+    """Passes over the training data in each phase (section 2.2.2: alpha = 0, alpha != 0, fine-tuning under masks)."""
+
+    prelude: int = 10
+    regularise: int = 20
+    fine_tune: int = 10
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value < 0:
+                raise ValueError(f"Epochs({name}={value}) must not be negative")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cosine:
+    """A learning rate that falls from `start` to `end` along half a cosine over its stage."""
+
+    start: float
+    end: float = 0.0
+
+    def at(self, progress: float) -> float:
+        """Computes the learning rate at a stage's progress in [0, 1]."""
+        return self.end + 0.5 * (self.start - self.end) * (1.0 + math.cos(math.pi * min(max(progress, 0.0), 1.0)))
+
+
+LearningRate = float | Cosine
+
+
+def rate_at(lr: LearningRate, progress: float) -> float:
+    """Computes a learning rate, constant or moving, at a stage's progress in [0, 1]."""
+    return lr.at(progress) if isinstance(lr, Cosine) else lr
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saturation:
+    """Ends a phase when its loss has stopped falling, noise considered (appendix G).
+
+    The phase runs at least its planned epochs; from then on every `every` epochs the validation losses of the phase are tested.
+
+    Attributes:
+        window: number of latest epochs looked at (w of appendix G).
+        every: epochs between two tests (k of appendix G).
+        max_regularise: epochs after which regularised training ends all the same.
+        max_fine_tune: epochs after which fine-tuning ends all the same.
+    """
+
+    window: int = 30
+    every: int = 10
+    max_regularise: int = 5000
+    max_fine_tune: int = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Warm:
+    """A first regularised stretch with another method, R-L1 as a rule: it clears away most weights before DRR chooses."""
+
+    method: Method
+    epochs: int = 8
+    lr: LearningRate = 2e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cycles:
+    """Prune and regrow: truncations by magnitude along a geometric sequence of counts, each followed by regularised training.
+
+    Weights that were cut may grow again until the next truncation: only the last mask is final.
+
+    Attributes:
+        start: non-zeros kept by the first truncation.
+        count: number of truncations; the last keeps the target, and the final mask is taken after its passes.
+        epochs: passes after each truncation.
+        lr: learning rate of those passes.
+    """
+
+    start: int = 7000
+    count: int = 10
+    epochs: int = 2
+    lr: LearningRate = 2e-3
+
+    def counts(self, target: int) -> list[int]:
+        """Lists the non-zeros kept, falling geometrically from `start` to `target`."""
+        start = max(self.start, target)
+        if self.count < 2:
+            return [target]
+        ratio = target / start
+        return [round(start * ratio ** (i / (self.count - 1))) for i in range(self.count)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anneal:
+    """Training under the final masks with a falling learning rate, the penalty kept on, then a few passes without it.
+
+    Without the penalty the validation loss grows during this phase; the last passes only undo the shrinkage.
+
+    Attributes:
+        epochs: passes with the penalty on.
+        lr: learning rate of those passes.
+        finish_epochs: passes without the penalty.
+        finish_lr: learning rate of those.
+    """
+
+    epochs: int = 16
+    lr: LearningRate = Cosine(start=2e-3, end=2e-5)
+    finish_epochs: int = 2
+    finish_lr: LearningRate = 2e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truncate:
+    """Keeps the largest `keep` weights by magnitude; what is cut may grow again."""
+
+    keep: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalPrune:
+    """Random gradient pruning, a mask (the largest `keep`, or TAMADE where `keep` is None), random gradient pruning, fold."""
+
+    accept: Accept
+    keep: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One stretch of training.
+
+    Attributes:
+        name: what logs call it.
+        phase: the phase it belongs to.
+        epochs: passes over the training data; 0 does only what comes before.
+        lr: learning rate over the stage.
+        method: what regularises.
+        before: what is done to the network first.
+        frozen: train under the mask of what is non-zero when the stage starts.
+        distilled: mix in the teacher's labels, where there is a teacher.
+        compact: remove dead units and inputs physically while the stage runs.
+        saturation: end by appendix G instead of after `epochs`.
+        max_epochs: the end where it never saturates.
+    """
+
+    name: str
+    phase: Phase
+    epochs: int
+    lr: LearningRate
+    method: Method = field(default_factory=Unregularised)
+    before: Truncate | FinalPrune | None = None
+    frozen: bool = False
+    distilled: bool = True
+    compact: bool = True
+    saturation: Saturation | None = None
+    max_epochs: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The arguments of `sparsify` that say what is done when."""
+
+    method: Method
+    epochs: Epochs
+    prelude_lr: LearningRate
+    lr: LearningRate
+    fine_tune_lr: LearningRate
+    accept: Accept
+    keep: int | None = None
+    warm: Warm | None = None
+    cycles: Cycles | None = None
+    anneal: Anneal | None = None
+    saturation: Saturation | None = None
+
+
+def prelude_stage(plan: Plan) -> Stage:
+    """Builds the stage that trains the dense network, the baseline of every error increase and the teacher of a distillation."""
+    return Stage(name="prelude", phase=Phase.PRELUDE, epochs=plan.epochs.prelude, lr=plan.prelude_lr, distilled=False, compact=False)
+
+
+def sparse_stages(plan: Plan) -> list[Stage]:
+    """Builds the stages that follow the prelude; none where nothing regularises and no number is asked for, which is a dense baseline.
+
+    Raises:
+        ValueError: cycles without a number of non-zeros to arrive at.
+    """
+    if isinstance(plan.method, Unregularised) and plan.keep is None:
+        return []
+    regularise, fine_tune = Phase.REGULARISE, Phase.FINE_TUNE
+    stages: list[Stage] = []
+    if plan.warm is not None:
+        stages.append(Stage(name="warm", phase=regularise, epochs=plan.warm.epochs, lr=plan.warm.lr, method=plan.warm.method))
+    until = plan.saturation
+    stages.append(
+        Stage(
+            name="regularise",
+            phase=regularise,
+            epochs=plan.epochs.regularise,
+            lr=plan.lr,
+            method=plan.method,
+            saturation=until,
+            max_epochs=until.max_regularise if until else 0,
+        )
+    )
+    if plan.cycles is not None:
+        if plan.keep is None:
+            raise ValueError("cycles= needs a number to arrive at: pass target=lz.NonZeros(n) with it")
+        for number, keep in enumerate(plan.cycles.counts(plan.keep), start=1):
+            name = f"cycle {number}"
+            before = Truncate(keep=keep)
+            cycle = Stage(name=name, phase=regularise, epochs=plan.cycles.epochs, lr=plan.cycles.lr, method=plan.method, before=before)
+            stages.append(cycle)
+    prune = FinalPrune(accept=plan.accept, keep=plan.keep)
+    if plan.anneal is None:
+        stages.append(
+            Stage(
+                name="fine-tune",
+                phase=fine_tune,
+                epochs=plan.epochs.fine_tune,
+                lr=plan.fine_tune_lr,
+                before=prune,
+                frozen=True,
+                saturation=until,
+                max_epochs=until.max_fine_tune if until else 0,
+            )
+        )
+        return stages
+    anneal = plan.anneal
+    # The penalty stays on during the anneal, which is why its phase is not FINE_TUNE: methods are silent there.
+    stages.append(Stage(name="anneal", phase=regularise, epochs=anneal.epochs, lr=anneal.lr, method=plan.method, before=prune, frozen=True))
+    stages.append(Stage(name="finish", phase=fine_tune, epochs=anneal.finish_epochs, lr=anneal.finish_lr, frozen=True))
+    return stages

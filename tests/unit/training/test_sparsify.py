@@ -1,0 +1,263 @@
+import warnings
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ellzero.data import Shifts
+from ellzero.methods import DRR, RL1, Unregularised, ramp
+from ellzero.params import count_nonzeros, everything, select, weights
+from ellzero.pruning import random_gradient
+from ellzero.training import (
+    Anneal,
+    Cosine,
+    Cycles,
+    Distill,
+    Epochs,
+    ErrorIncrease,
+    NonZeros,
+    Saturation,
+    Warm,
+    classification_error,
+    classification_loss,
+    error_rate,
+    sparsify,
+)
+from training_problems import SHORT, digits_batches, equal, small_network, state
+
+METHOD = DRR(alpha=1e-3, proximal=True)
+
+
+def run(model=None, **changes):
+    train, valid = digits_batches()
+    settings = {"train": train, "valid": valid, "method": METHOD, "epochs": SHORT, "lr": 3e-3, "progress": False, "params": everything}
+    return sparsify(model or small_network(), classification_loss, **{**settings, **changes})
+
+
+def test_the_given_model_is_left_alone():
+    model = small_network()
+    before = state(model)
+    result = run(model)
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert result.model is not model
+    assert type(result.model) is type(model)
+    assert {name: tensor.shape for name, tensor in result.model.state_dict().items()} == {name: t.shape for name, t in before.items()}
+
+
+def test_tamade_prunes_within_its_tolerance_and_masks_hold():
+    result = run(epochs=Epochs(prelude=6, regularise=6, fine_tune=2))
+    assert 0 < result.nonzeros < 0.9 * result.parameters
+    assert result.nonzeros == count_nonzeros(result.model)
+    assert result.compression_rate == result.parameters / result.nonzeros
+    for name, parameter in select(result.model, everything).items():
+        assert torch.equal(result.masks[name], parameter != 0)
+    _, valid = digits_batches()
+    assert error_rate(result.model, classification_error, valid) < 0.2
+
+
+@pytest.mark.parametrize("cycles", [None, Cycles(start=1000, count=3, epochs=1)])
+@pytest.mark.parametrize("anneal", [None, Anneal(epochs=2, finish_epochs=1)])
+def test_nonzeros_is_met_and_every_weight_left_matters(cycles, anneal):
+    result = run(target=NonZeros(300), cycles=cycles, anneal=anneal)
+    assert 250 < result.nonzeros <= 300
+    train, _ = digits_batches()
+    alive = random_gradient(result.model, [batch.inputs for batch in train], params=everything)
+    assert all(torch.equal(alive[name] & (p != 0), p != 0) for name, p in select(result.model, everything).items())
+
+
+def test_the_number_of_nonzeros_counts_what_is_regularised():
+    result = run(target=NonZeros(300), params=weights)
+    assert sum(count_nonzeros([p]) for p in select(result.model, weights).values()) <= 300
+    assert result.nonzeros > 300  # biases come on top
+
+
+def test_more_nonzeros_than_weights_are_refused():
+    with pytest.raises(ValueError, match="only 1990"):
+        run(target=NonZeros(5000))
+
+
+def test_generators_are_refused():
+    train, _ = digits_batches()
+    with pytest.raises(TypeError, match="train= is a generator"):
+        run(train=(batch for batch in train))
+
+
+def test_two_runs_are_the_same_run():
+    settings = {"augment": Shifts(pixels=1), "distill": Distill(), "target": NonZeros(300)}
+    first, second = run(**settings), run(**settings)
+    assert equal(first.model, second.model)
+    assert [(e.train_loss, e.nonzeros) for e in first.history] == [(e.train_loss, e.nonzeros) for e in second.history]
+
+
+def test_the_seed_of_the_augmentation_matters():
+    assert not equal(run(augment=Shifts(pixels=1), seed=0).model, run(augment=Shifts(pixels=1), seed=1).model)
+
+
+def test_every_stretch_appears_in_the_history():
+    result = run(
+        warm=Warm(method=RL1(alpha=1e-4, proximal=True), epochs=1),
+        cycles=Cycles(start=1000, count=2, epochs=1),
+        anneal=Anneal(epochs=2, lr=Cosine(start=2e-3, end=1e-4), finish_epochs=1),
+        target=NonZeros(300),
+    )
+    stages = [entry.stage for entry in result.history]
+    assert stages == ["prelude"] * 3 + ["warm"] + ["regularise"] * 3 + ["cycle 1", "cycle 2"] + ["anneal"] * 2 + ["finish"]
+    assert [entry.epoch for entry in result.history] == list(range(1, 13))
+    assert result.history[-1].step == 120
+    assert all(entry.valid_loss is not None for entry in result.history)
+
+
+def test_distillation_uses_the_dense_network_of_the_prelude():
+    plain, distilled = run(), run(distill=Distill(weight=0.9))
+    assert plain.history[2].train_loss == distilled.history[2].train_loss  # no teacher during the prelude
+    assert plain.history[3].train_loss != distilled.history[3].train_loss
+
+
+def test_search_for_an_error_records_every_try_and_returns_the_best():
+    result = run(target=ErrorIncrease(0.05, tries=4), epochs=Epochs(prelude=8, regularise=4, fine_tune=3))
+    assert 1 <= len(result.tries) <= 4
+    accepted = [one for one in result.tries if one.accepted]
+    assert result.reached
+    assert result.nonzeros == min(one.nonzeros for one in accepted)
+    _, valid = digits_batches()
+    dense = small_network()
+    dense.load_state_dict(result.dense)
+    increase = error_rate(result.model, classification_error, valid) - error_rate(dense, classification_error, valid)
+    assert increase <= 0.05 + 1e-9
+    assert any(one.warm_start is not None for one in result.tries) or len(accepted) <= 1
+
+
+def test_search_that_finds_nothing_warns_and_says_so():
+    with pytest.warns(UserWarning, match="no network within the tolerated error"):
+        result = run(target=ErrorIncrease(-0.5, tries=2))
+    assert not result.reached
+    assert len(result.tries) == 2
+
+
+def test_collapse_is_an_error_that_names_the_layer():
+    with pytest.raises(ValueError, match=r"layers\.\d\.weight was pruned"):
+        run(method=RL1(alpha=10.0, proximal=True), epochs=Epochs(prelude=1, regularise=20, fine_tune=1))
+
+
+def test_collapse_within_a_search_is_a_failed_try():
+    with pytest.warns(UserWarning, match="no network"):
+        result = run(
+            method=RL1(alpha=10.0, proximal=True), target=ErrorIncrease(0.01, tries=1), epochs=Epochs(prelude=2, regularise=20, fine_tune=1)
+        )
+    assert result.tries[0].error_increase is None
+    assert "was pruned" in result.tries[0].note
+
+
+def test_a_loss_that_is_not_finite_is_an_error():
+    with pytest.raises(ValueError, match="lower the learning rate"):
+        run(lr=1e30, prelude_lr=1e30)
+
+
+def test_search_needs_held_out_data_and_a_constant_alpha():
+    with pytest.raises(ValueError, match="pass valid="):
+        run(target=ErrorIncrease(0.01), valid=None)
+    with pytest.raises(ValueError, match="constant alpha"):
+        run(target=ErrorIncrease(0.01), method=DRR(alpha=ramp(0.0, 1e-4), proximal=True))
+
+
+def test_an_unregularised_run_without_a_target_is_a_dense_baseline():
+    result = run(method=Unregularised())
+    assert result.nonzeros == result.parameters
+    assert {entry.stage for entry in result.history} == {"prelude"}
+    assert all(torch.equal(result.dense[name], tensor) for name, tensor in result.model.state_dict().items())
+
+
+def test_an_unregularised_run_with_a_target_is_magnitude_pruning():
+    assert 250 < run(method=Unregularised(), target=NonZeros(300)).nonzeros <= 300
+
+
+def test_saturation_ends_phases_by_appendix_g():
+    train, valid = digits_batches()
+    until = Saturation(window=6, every=1, max_regularise=60, max_fine_tune=60)
+    result = run(train=train, valid=valid, saturation=until, epochs=Epochs(prelude=1, regularise=6, fine_tune=6), lr=1e-2)
+    lengths = [sum(entry.stage == name for entry in result.history) for name in ("regularise", "fine-tune")]
+    assert all(6 <= length < 60 for length in lengths)
+
+
+def test_compaction_removes_what_has_died_and_changes_no_shape():
+    settings = {
+        "error_fn": classification_error,
+        "target": NonZeros(150),
+        "cycles": Cycles(start=600, count=4, epochs=1),
+        "anneal": Anneal(epochs=2, finish_epochs=1),
+    }
+    compacted, full = run(**settings), run(compact=False, **settings)
+    assert compacted.history[-1].live_parameters < 0.8 * 1990
+    assert full.history[-1].live_parameters == 1990
+    assert {n: t.shape for n, t in compacted.model.state_dict().items()} == {n: t.shape for n, t in full.model.state_dict().items()}
+    assert compacted.nonzeros <= 150
+    _, valid = digits_batches()
+    assert abs(compacted.history[-1].valid_error - error_rate(compacted.model, classification_error, valid)) < 1e-9
+
+
+def test_dictionaries_and_objects_with_logits_work():
+    class Wrapped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = small_network()
+
+        def forward(self, pixels: torch.Tensor) -> SimpleNamespace:
+            return SimpleNamespace(logits=self.network(pixels))
+
+    train, _ = digits_batches()
+    batches = [{"pixels": batch.inputs, "labels": batch.targets} for batch in train]
+
+    def loss_fn(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        return functional.cross_entropy(model(pixels=batch["pixels"]).logits, batch["labels"])
+
+    result = sparsify(
+        Wrapped(),
+        loss_fn,
+        train=batches,
+        method=METHOD,
+        target=NonZeros(200),
+        params=everything,
+        epochs=SHORT,
+        distill=Distill(),
+        progress=False,
+    )
+    assert result.nonzeros <= 200
+    assert [name for name, _ in result.model.named_parameters()][0] == "network.layers.0.weight"
+
+
+def test_a_data_loader_works():
+    train, _ = digits_batches()
+    pairs = torch.utils.data.TensorDataset(train.inputs.float() / 16, train.targets)
+    loader = torch.utils.data.DataLoader(pairs, batch_size=100, shuffle=True, generator=torch.Generator().manual_seed(0))
+    assert run(train=loader, target=NonZeros(200)).nonzeros <= 200
+
+
+def test_convolutions_with_batch_normalisation_and_dropout_train_at_full_size():
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Unflatten(1, (1, 8)),
+        nn.Conv2d(1, 6, 3, bias=False),
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Dropout(0.1),
+        nn.Linear(54, 10),
+    )
+    result = run(model, target=NonZeros(120))
+    assert result.nonzeros <= 120
+    assert result.history[-1].live_parameters == result.parameters
+
+
+def test_no_warning_escapes_a_usual_run():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run()
+
+
+def test_on_epoch_sees_each_entry_once():
+    seen = []
+    result = run(on_epoch=seen.append)
+    assert tuple(seen) == result.history

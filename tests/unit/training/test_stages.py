@@ -1,0 +1,65 @@
+import math
+
+import pytest
+
+from ellzero.methods import DRR, RL1
+from ellzero.pruning import Within
+from ellzero.training.stages import Anneal, Cosine, Cycles, Epochs, FinalPrune, Plan, Truncate, Warm, prelude_stage, rate_at, sparse_stages
+from ellzero.types import Phase
+
+DRR_HERE, RL1_HERE = DRR(alpha=1e-4, proximal=True), RL1(alpha=1e-4, proximal=True)
+
+
+def plan(**changes) -> Plan:
+    settings = {
+        "method": DRR_HERE,
+        "epochs": Epochs(),
+        "prelude_lr": 1e-3,
+        "lr": 1e-3,
+        "fine_tune_lr": 1e-3,
+        "accept": Within(relative=0.01),
+    }
+    return Plan(**{**settings, **changes})
+
+
+def test_plain_plan_is_the_papers_three_phases():
+    stages = [prelude_stage(plan()), *sparse_stages(plan())]
+    assert [stage.phase for stage in stages] == [Phase.PRELUDE, Phase.REGULARISE, Phase.FINE_TUNE]
+    assert isinstance(stages[2].before, FinalPrune)
+    assert stages[2].frozen
+    assert not stages[1].frozen
+
+
+def test_full_plan_has_every_stretch_in_order():
+    stages = sparse_stages(plan(keep=500, warm=Warm(method=RL1_HERE), cycles=Cycles(start=4000, count=4), anneal=Anneal()))
+    assert [stage.name for stage in stages] == ["warm", "regularise", "cycle 1", "cycle 2", "cycle 3", "cycle 4", "anneal", "finish"]
+    counts = [stage.before.keep for stage in stages if isinstance(stage.before, Truncate)]
+    assert counts == [4000, 2000, 1000, 500]
+    assert stages[-2].phase is Phase.REGULARISE  # the penalty stays on during the anneal
+    assert stages[-1].phase is Phase.FINE_TUNE
+
+
+def test_cycles_need_a_number_to_arrive_at():
+    with pytest.raises(ValueError, match="NonZeros"):
+        sparse_stages(plan(cycles=Cycles()))
+
+
+def test_cycle_counts_fall_geometrically_and_end_on_the_target():
+    counts = Cycles(start=7000, count=10).counts(1000)
+    assert counts[0] == 7000
+    assert counts[-1] == 1000
+    ratios = [after / before for before, after in zip(counts, counts[1:], strict=False)]
+    assert max(ratios) - min(ratios) < 0.002
+    assert Cycles(start=500, count=3).counts(1000) == [1000, 1000, 1000]
+
+
+def test_cosine_begins_at_the_start_and_ends_at_the_end():
+    rate = Cosine(start=2.0, end=1.0)
+    assert [rate_at(rate, progress) for progress in (0.0, 0.5, 1.0, 2.0)] == [2.0, 1.5, 1.0, 1.0]
+    assert math.isclose(rate_at(rate, 0.25), 1.5 + 0.5 * math.cos(math.pi / 4))
+    assert rate_at(0.1, 0.7) == 0.1
+
+
+def test_negative_epochs_are_refused():
+    with pytest.raises(ValueError, match="prelude=-1"):
+        Epochs(prelude=-1)
