@@ -2,14 +2,14 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path) -> Generator[BinaryIO, None, None]:
     """Opens a temporary file beside `path` for writing and renames it over `path` at the end.
 
     A kill at any time leaves the old file or the new one; an exception leaves the old one and no temporary file.

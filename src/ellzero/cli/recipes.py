@@ -4,12 +4,13 @@ A recipe holds how the data are treated and every argument of `sparsify`; the co
 """
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ellzero.data import Augmentation, Shifts
 from ellzero.methods import DRR, RL1, Method
 from ellzero.params import Selector, everything
+from ellzero.pruning import Within
 from ellzero.training import Anneal, Cosine, Cycles, Distill, Epochs, NonZeros, Saturation, Target, Warm
 
 
@@ -90,8 +91,27 @@ def fast() -> Recipe:
             "prelude_lr": Cosine(start=2e-3, end=1e-4),
             "lr": 2e-3,
             "fine_tune_lr": Cosine(start=1e-3, end=1e-5),
+            "accept": Within(relative=0.05),
         },
     )
+
+
+def scaled_to_digits(recipe: Recipe) -> Recipe:
+    """Adapts a recipe to the 1,797 shipped digits: small batches, more passes, and no shifts, which are large on 8x8 pixels."""
+    options = dict(recipe.options)
+    epochs = options["epochs"]
+    assert isinstance(epochs, Epochs)
+    options["epochs"] = Epochs(
+        prelude=max(20, epochs.prelude), regularise=min(60, 2 * epochs.regularise + 10), fine_tune=min(33, epochs.fine_tune + 7)
+    )
+    method, target = recipe.method, recipe.target
+    if isinstance(method, DRR) and method.proximal:
+        method = replace(method, alpha=5e-4)
+    if target is not None:
+        target = NonZeros(400)
+    if "cycles" in options:
+        options["cycles"] = replace(options["cycles"], start=1500)
+    return replace(recipe, batch_size=32, train_size=None, validation=300, augment=None, method=method, target=target, options=options)
 
 
 RECIPES = {RecipeName.PAPER: paper, RecipeName.SMALLEST: smallest, RecipeName.FAST: fast}

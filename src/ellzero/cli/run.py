@@ -1,10 +1,10 @@
 """What `ellzero sparsify` does, with torch at hand."""
 
+import itertools
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import safetensors.torch
@@ -14,7 +14,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from ellzero.cli.problem import Problem, dataset_for, image_problem, imported, network
-from ellzero.cli.recipes import RECIPES, Recipe
+from ellzero.cli.recipes import RECIPES, Recipe, scaled_to_digits
 from ellzero.cli.sparsify import MethodName, Sparsify, prepare_folder
 from ellzero.description import TensorCount, entropy_bits, nats_to_bits
 from ellzero.files import replacing
@@ -63,7 +63,10 @@ def run_sparsify(options: Sparsify, recipe: Recipe | None = None) -> Outcome:
         OSError: a file is missing, or the folder exists or cannot be written.
         KeyboardInterrupt: interrupted; the folder holds a checkpoint.
     """
-    recipe = with_options(recipe or RECIPES[options.recipe](), options)
+    if recipe is None:
+        recipe = RECIPES[options.recipe]()
+        recipe = scaled_to_digits(recipe) if options.model == "digits-mlp" else recipe
+    recipe = with_options(recipe, options)
     model = network(options.model, options.seed)
     problem = problem_for(options, recipe)
     prepare_folder(options)
@@ -146,14 +149,13 @@ def problem_for(options: Sparsify, recipe: Recipe) -> Problem:
     if ":" in options.model and options.data is None:
         raise ValueError(f"{options.model} is a network of your own: say what to train it on, --data module:function, a folder, or mnist")
     dataset, directory = dataset_for(options.model, options.data)
-    small = dataset.value == "digits"
     return image_problem(
         dataset,
         directory,
         seed=options.seed,
-        batch_size=32 if small else recipe.batch_size,
-        train_size=None if small else recipe.train_size,
-        validation=300 if small else recipe.validation,
+        batch_size=recipe.batch_size,
+        train_size=recipe.train_size,
+        validation=recipe.validation,
         augment=recipe.augment,
     )
 
@@ -207,7 +209,7 @@ def measure(options: Sparsify, recipe: Recipe, problem: Problem, sparse: Sparse,
         test_error_percent=error_percent(sparse.model, problem, test),
         dense_test_error_percent=error_percent(dense, problem, test),
         file_bytes=(folder / "network.safetensors").stat().st_size,
-        model_bits=sum(entropy_bits(count) for count in counts),
+        model_bits=entropy_bits(counts),
         data_bits=nats_to_bits(mean_loss(sparse.model, problem.loss_fn, judged) * problem.samples),
         seconds=round(sparse.seconds, 2),
         details={
@@ -249,7 +251,7 @@ def last_valid_error(sparse: Sparse) -> float | None:
 
 def stored_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Lists the tensors that a file must hold, tied ones once."""
-    others = {name for name in aliases(model)}
+    others = set(aliases(model))
     return {canonical_name(name): tensor for name, tensor in model.state_dict().items() if canonical_name(name) not in others}
 
 
@@ -279,7 +281,7 @@ def layers_of(state: Mapping[str, Tensor], model: nn.Module) -> list[tuple[np.nd
             layers.append((weight.numpy(), None if bias is None else bias.numpy()))
         elif not list(module.children()) and list(module.parameters(recurse=False)):
             return []
-    chained = all(upper[0].shape[1] == lower[0].shape[0] for lower, upper in zip(layers, layers[1:], strict=False))
+    chained = all(upper[0].shape[1] == lower[0].shape[0] for lower, upper in itertools.pairwise(layers))
     return layers if chained else []
 
 

@@ -14,7 +14,7 @@ from ellzero.training.checkpoint import Checkpoint
 from ellzero.training.convergence import saturated
 from ellzero.training.distill import Distill
 from ellzero.training.driver import Epoch
-from ellzero.training.final_prune import Collapse
+from ellzero.training.final_prune import CollapseError
 from ellzero.training.search import ErrorIncrease, NonZeros, Try
 from ellzero.training.sparsifier import Sparsifier
 from ellzero.training.sparsify import Sparse, Target, sparsify
@@ -24,7 +24,7 @@ __all__ = [
     "Anneal",
     "Batches",
     "Checkpoint",
-    "Collapse",
+    "CollapseError",
     "Cosine",
     "Cycles",
     "Distill",

@@ -3,7 +3,7 @@
 import math
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass
@@ -289,14 +289,14 @@ class Driver:
             return True
         if self.epoch % rule.every:
             return False
-        own = [entry for entry in self.history[-self.epoch :]]
+        own = list(self.history[-self.epoch :])
         losses = [entry.train_loss if entry.valid_loss is None else entry.valid_loss for entry in own]
         return saturated(losses, rule.window)
 
     # ---- interruption and checkpoints
 
     @contextmanager
-    def _signals(self) -> Iterator[None]:
+    def _signals(self) -> Generator[None, None, None]:
         """Lets Ctrl-C and SIGTERM finish the step at hand: an optimizer stopped half-way could not be saved."""
         if self.checkpoint is None or threading.current_thread() is not threading.main_thread():
             yield

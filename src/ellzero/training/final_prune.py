@@ -14,7 +14,7 @@ from ellzero.training.stages import FinalPrune
 from ellzero.types import Params
 
 
-class Collapse(ValueError):
+class CollapseError(ValueError):
     """A whole layer was pruned, so that the output depends on the input no more."""
 
 
@@ -78,10 +78,10 @@ def require_alive(params: Params) -> None:
     """Makes sure that something is left in every layer.
 
     Raises:
-        Collapse: a weight matrix or kernel is all zero; the message names it.
+        CollapseError: a weight matrix or kernel is all zero; the message names it.
     """
     for name, parameter in params.items():
         if parameter.ndim >= 2 and not bool(torch.count_nonzero(parameter.detach())):
-            raise Collapse(
+            raise CollapseError(
                 f"everything in {name} was pruned, so the output no longer depends on the input: lower alpha or ask for more non-zeros"
             )

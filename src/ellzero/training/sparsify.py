@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, is_dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -18,10 +17,10 @@ from ellzero.training.batches import Batches, ErrorFn, LossFn, classification_er
 from ellzero.training.checkpoint import Checkpoint
 from ellzero.training.distill import Distill
 from ellzero.training.driver import Driver, Epoch, OptimizerFactory, Pruning, Reports, Task
-from ellzero.training.final_prune import Collapse
+from ellzero.training.final_prune import CollapseError
 from ellzero.training.progress import Progress
 from ellzero.training.search import ErrorIncrease, NonZeros, Try, best_try, next_alpha
-from ellzero.training.stages import Anneal, Cosine, Cycles, Epochs, LearningRate, Plan, Saturation, Warm, prelude_stage, sparse_stages
+from ellzero.training.stages import Anneal, Cycles, Epochs, LearningRate, Plan, Saturation, Warm, prelude_stage, sparse_stages
 
 Target = NonZeros | ErrorIncrease
 
@@ -240,7 +239,7 @@ def _search(driver: Driver, plan: Plan, target: ErrorIncrease) -> tuple[Try, ...
         common: dict[str, Any] = {"alpha": alpha, "warm_start": extra["start_alpha"]}
         try:
             driver.run(stages, prefix=1)
-        except Collapse as collapse:
+        except CollapseError as collapse:
             one = Try(accepted=False, error_increase=None, nonzeros=0, note=str(collapse), **common)
         else:
             increase = error_rate(driver.model, task.error_fn, task.valid) - extra["dense_error"]

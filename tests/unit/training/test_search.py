@@ -59,5 +59,5 @@ def test_best_try_prefers_fewest_nonzeros_among_the_accepted_and_least_error_wit
     "make", [lambda: NonZeros(0), lambda: ErrorIncrease(2.0), lambda: ErrorIncrease(0.1, tries=0), lambda: ErrorIncrease(0.1, resolution=1)]
 )
 def test_nonsense_is_refused(make):
-    with pytest.raises(ValueError, match="NonZeros|ErrorIncrease"):
+    with pytest.raises(ValueError, match=r"NonZeros|ErrorIncrease"):
         make()

@@ -224,7 +224,7 @@ def test_dictionaries_and_objects_with_logits_work():
         progress=False,
     )
     assert result.nonzeros <= 200
-    assert [name for name, _ in result.model.named_parameters()][0] == "network.layers.0.weight"
+    assert next(name for name, _ in result.model.named_parameters()) == "network.layers.0.weight"
 
 
 def test_a_data_loader_works():

@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -48,7 +49,7 @@ def test_cycle_counts_fall_geometrically_and_end_on_the_target():
     counts = Cycles(start=7000, count=10).counts(1000)
     assert counts[0] == 7000
     assert counts[-1] == 1000
-    ratios = [after / before for before, after in zip(counts, counts[1:], strict=False)]
+    ratios = [after / before for before, after in itertools.pairwise(counts)]
     assert max(ratios) - min(ratios) < 0.002
     assert Cycles(start=500, count=3).counts(1000) == [1000, 1000, 1000]
 
