@@ -29,7 +29,9 @@ def _fraction(progress: float, start: float, end: float) -> float:
     """Returns how much of [start, end] lies before `progress`; a step where both are equal."""
     if progress >= end:
         return 1.0
-    return max(0.0, (progress - start) / (end - start))
+    if progress <= start:
+        return 0.0
+    return (progress - start) / (end - start)
 
 
 @dataclass(frozen=True)
