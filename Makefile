@@ -50,7 +50,7 @@ docs: $(VENV)/.installed-check
 	$(BIN)/mkdocs build --strict --quiet --site-dir site
 
 benchmark: $(VENV)/.installed-test
-	$(BIN)/python -m benchmarks
+	$(BIN)/python benchmarks/step.py
 
 clean:
 	rm -rf $(VENV) site dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
