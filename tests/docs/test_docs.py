@@ -102,7 +102,7 @@ def test_commands_parse(page: Path):
             if "--help" in words or len(words) == 1:
                 continue
             try:
-                tyro.cli(Command, args=words[1:], console_outputs=False)
+                tyro.cli(Command, args=words[1:], prog="ellzero")
             except SystemExit:
                 pytest.fail(f"{page.name}:{block.line}: `{shlex.join(words)}` is no command line that ellzero accepts")
 
