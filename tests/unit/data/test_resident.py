@@ -103,6 +103,23 @@ def test_augmentation_is_applied_to_each_sample_anew():
     assert not torch.equal(first, second)
 
 
+def test_every_sample_of_an_epoch_has_numbers_of_its_own():
+    class Recording:
+        num_draws = 3
+
+        def __init__(self):
+            self.seen: list[torch.Tensor] = []
+
+        def apply(self, images: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+            self.seen.append(draws)
+            return images
+
+    recording = Recording()
+    list(Resident(torch.zeros(10, 2, 2), torch.zeros(10), batch_size=4, seed=0, augment=recording))
+    assert [len(draws) for draws in recording.seen] == [4, 4, 2]
+    assert len(torch.cat(recording.seen).unique()) == 30
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
