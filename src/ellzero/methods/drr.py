@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ellzero.methods.foreach import exponential_into_, sign_into_
 from ellzero.methods.protocol import Laws, no_masks_, no_state
 from ellzero.methods.proximal import soft_threshold_
 from ellzero.methods.schedule import Hyperparameter, check_hyperparameter, value_at
@@ -53,8 +54,7 @@ class DRR:
         workspace = workspace_of(state)
         slopes = self._slopes(params, workspace, at)
         signs = workspace.like(params, 1)
-        torch._foreach_copy_(signs, list(params.values()))
-        torch._foreach_sign_(signs)
+        sign_into_(signs, list(params.values()))
         price = value_at(self.alpha, at) * value_at(self.beta, at) * scale
         torch._foreach_addcmul_(gradients(params), slopes, signs, value=price)
 
@@ -77,10 +77,7 @@ class DRR:
     def _slopes(self, params: Params, workspace: Workspace, at: At) -> list[Tensor]:
         """Computes `exp(-beta * |theta|)` in temporaries."""
         slopes = workspace.like(params, 0)
-        torch._foreach_copy_(slopes, list(params.values()))
-        torch._foreach_abs_(slopes)
-        torch._foreach_mul_(slopes, -value_at(self.beta, at))
-        torch._foreach_exp_(slopes)
+        exponential_into_(slopes, list(params.values()), value_at(self.beta, at))
         return slopes
 
     init = no_state

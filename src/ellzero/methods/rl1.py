@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ellzero.methods.foreach import sign_into_
 from ellzero.methods.protocol import Laws, no_masks_, no_state
 from ellzero.methods.proximal import soft_threshold_
 from ellzero.methods.schedule import Hyperparameter, check_hyperparameter, value_at
@@ -46,8 +47,7 @@ class RL1:
         if self.proximal:
             return
         signs = workspace_of(state).like(params, 0)
-        torch._foreach_copy_(signs, list(params.values()))
-        torch._foreach_sign_(signs)
+        sign_into_(signs, list(params.values()))
         torch._foreach_add_(gradients(params), signs, alpha=value_at(self.alpha, at) * scale)
 
     @torch.no_grad()

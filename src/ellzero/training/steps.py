@@ -15,6 +15,9 @@ CAP = 10.0
 SAMPLE = 4096
 """The median is taken over at most this many elements, at equal strides."""
 
+TINY = 1e-36
+"""A second moment below this is taken for it: its root is lost beside eps, or the step is capped."""
+
 
 def check_has_steps(optimizer: torch.optim.Optimizer) -> None:
     """Checks that an optimizer has a step per element that a proximal method can use.
@@ -75,11 +78,12 @@ def _adam(optimizer: torch.optim.Optimizer, group: dict[str, Any], params: Param
 
     steps, signs = workspace.like(seen, 0), workspace.like(seen, 1)
     torch._foreach_copy_(steps, moments)
+    # The square root of 0 takes ten times as long as any other on a CPU, and a pruned network has many; what is 0 is set to 0 below.
+    torch._foreach_clamp_min_(steps, TINY)
     torch._foreach_sqrt_(steps)
-    torch._foreach_div_(steps, roots)
-    torch._foreach_add_(steps, eps)
+    torch._foreach_add_(steps, [eps * root for root in roots])
     torch._foreach_reciprocal_(steps)
-    torch._foreach_mul_(steps, learning_rate)
+    torch._foreach_mul_(steps, [learning_rate * root for root in roots])
     torch._foreach_minimum_(steps, [_cap(moment, root, learning_rate, eps) for moment, root in zip(moments, roots, strict=True)])
     # v is never negative, so its sign is the indicator of v > 0.
     torch._foreach_copy_(signs, moments)

@@ -260,4 +260,4 @@ def test_drr_counts_weights_as_beta_grows() -> None:
     nonzeros = sum(int(torch.count_nonzero(parameter)) for parameter in params.values())
     smallest = min(float(p.detach().abs()[p != 0].min()) for p in params.values())
     method = DRR(alpha=1.0, beta=50.0 / smallest)
-    assert float(method.penalty(params, method.init(params), AT)) == pytest.approx(nonzeros, rel=1e-12)
+    assert float(method.penalty(params, method.init(params), AT).detach()) == pytest.approx(nonzeros, rel=1e-12)
