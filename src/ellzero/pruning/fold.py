@@ -4,7 +4,6 @@ After pruning, a unit may feed nothing (dead), or have no live input left, so th
 says through its activation is a number, which the bias of the next layer can say instead.
 """
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx.node import map_aggregate
 
+from ellzero.pruning.known import copied
 from ellzero.pruning.rules import Analysis
 from ellzero.pruning.trace import evaluating
 from ellzero.types import Mask
@@ -47,7 +47,7 @@ def fold(model: nn.Module, example: Tensor) -> nn.Module:
         ValueError: the model cannot be traced, or holds a module or function that is not known; the message names it.
         RuntimeError: the copy answers differently on `example`.
     """
-    folded = copy.deepcopy(model)
+    folded = copied(model)
     fold_(folded, example)
     return folded
 

@@ -1,8 +1,7 @@
 """How each module and function treats channels: builds the operations of `channels` from a traced network."""
 
 import operator
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any, Final
 
@@ -11,24 +10,11 @@ from torch import Tensor, nn
 from torch.fx.node import Node, map_arg
 from torch.nn import functional
 
-from ellzero.pruning.channels import NAN, BatchNorm, Dense, Depthwise, Mixer, Operation, Through, Value, reduce_any
+from ellzero.pruning.channels import NAN, Mixer, Operation, Through, Value, reduce_any
+from ellzero.pruning.known import ACTIVATIONS, AVG_POOLS, CONVOLUTIONS, DROPOUTS, MAX_POOLS, NORMS, check_weights, known, shared_modules
+from ellzero.pruning.layers import BatchNorm, Dense, Depthwise
 from ellzero.pruning.selected import SelectedLinear
 from ellzero.pruning.trace import RefusedError, describe, short, trace
-
-CONVOLUTIONS: Final = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-NORMS: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-_DROPOUTS: Final = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
-_ACTIVATIONS: Final = (
-    *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus, nn.Softsign, nn.Softshrink),
-    *(nn.Hardshrink, nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Sigmoid, nn.LogSigmoid, nn.Tanh, nn.Tanhshrink, nn.Threshold),
-)
-_MAX_POOLS: Final = (
-    *(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d),
-    *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
-)
-_AVG_POOLS: Final = (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
-_MIXERS: Final = (nn.LayerNorm, nn.GroupNorm, nn.Softmax, nn.LogSoftmax)
-_KNOWN: Final = (*CONVOLUTIONS, *NORMS, *_DROPOUTS, *_ACTIVATIONS, *_MAX_POOLS, *_AVG_POOLS, *_MIXERS, nn.Linear, nn.Flatten)
 
 _ELEMENTWISE: Final = frozenset(
     [
@@ -44,22 +30,12 @@ _DROPOUT_FUNCTIONS: Final = frozenset(f"{kind}dropout{n}" for kind in ("", "alph
 _NAMESPACES: Final = (torch, functional, torch._C._nn, operator)  # pyright: ignore[reportAttributeAccessIssue]  # built at run time
 
 
-def known(module: nn.Module) -> bool:
-    """Says whether a module computes what one of the known classes computes: subclasses may not override its forward."""
-    if type(module) is SelectedLinear:
-        return True
-    for kind in _KNOWN:
-        if isinstance(module, kind):
-            own = type(module)
-            return all(getattr(own, name, None) is getattr(kind, name, None) for name in ("forward", "_conv_forward"))
-    return False
-
-
 class Analysis:
     """The operations of a network in their order, and which units have to stay."""
 
     def __init__(self, model: nn.Module, example: Tensor) -> None:
         """Traces `model` on `example` and finds constants and needs; raises ValueError for what cannot be traced or is not known."""
+        check_weights(model)
         graph, root = trace(model, example, known)
         self.root = root
         self.operations: list[Operation] = []
@@ -69,7 +45,7 @@ class Analysis:
         self.units = 0
         self.environment: dict[Node, Value | Tensor] = {}
         nodes = list(graph.nodes)
-        self.shared = _shared(root, nodes)
+        self.shared = shared_modules(root, nodes)
         for node in nodes:
             self._visit(node)
         for operation in reversed(self.operations):
@@ -186,23 +162,21 @@ class Analysis:
         shape = node.meta["shape"]
         if isinstance(module, (nn.Linear, *CONVOLUTIONS, *NORMS)):
             return self._layer(node, module, source, shape)
-        if isinstance(module, _DROPOUTS):
+        if isinstance(module, DROPOUTS):
             return source
         if isinstance(module, nn.Flatten):
             return self._reshape(node, source, follows=True)
-        if isinstance(module, _ACTIVATIONS):
+        if isinstance(module, ACTIVATIONS):
             constant = module.forward(source.constant.clone())  # not called, so that hooks do not see it
             return self._pass(shape, [source], torch.where(source.constant.isnan(), NAN, constant))
-        if isinstance(module, _AVG_POOLS):
+        if isinstance(module, AVG_POOLS):
             padded = _any(module.padding) or module.ceil_mode or getattr(module, "divisor_override", None) is not None
             return self._pool(node, source, exact=not padded)
-        if isinstance(module, _MAX_POOLS):
+        if isinstance(module, MAX_POOLS):
             return self._pool(node, source, exact=True)
         return self._mix(source, shape)
 
     def _layer(self, node: Node, module: Any, source: Value, shape: torch.Size) -> Value:
-        if "weight" not in module._parameters:
-            raise self._refuse(node, "computes its weight from other tensors: make that permanent first (torch.nn.utils.prune.remove)")
         name = short(str(node.target))
         name = f"{name}." if name else ""
         if module in self.shared:
@@ -318,9 +292,11 @@ class Analysis:
         operands = [self.environment[argument] for argument in node.all_input_nodes]
         sources = [operand for operand in operands if isinstance(operand, Value)]
         tensors = [operand for operand in operands if isinstance(operand, Tensor)]
+        if not sources:
+            raise self._refuse(node, "computes with parameters alone")
         shape = node.meta["shape"]
         alike = all(len(source.shape) == len(shape) and source.shape[0] == shape[0] for source in sources)
-        if not sources or not alike or (tensors and shape != sources[0].shape) or "out" in node.kwargs:
+        if not alike or (tensors and shape != sources[0].shape) or "out" in node.kwargs:
             raise self._refuse(node, "does not keep the shape of its operands")
         scalars = all(tensor.numel() == 1 for tensor in tensors)
         if not scalars:
@@ -356,22 +332,3 @@ def _name(node: Node) -> str:
 
 def _any(size: Any) -> bool:
     return any(size) if isinstance(size, (tuple, list)) else bool(size)
-
-
-def _shared(root: nn.Module, nodes: Iterable[Node]) -> set[nn.Module]:
-    """Finds modules with a parameter that is used more than once: changing it for one use would change the other."""
-    uses: Counter[int] = Counter(id(parameter) for _, parameter in root.named_parameters(remove_duplicate=False))
-    calls = Counter(str(node.target) for node in nodes if node.op == "call_module")
-    for node in nodes:
-        if node.op == "get_attr":
-            attribute: Any = root
-            for part in str(node.target).split("."):
-                attribute = getattr(attribute, part)
-            uses[id(attribute)] += 1
-    shared: set[nn.Module] = set()
-    for name, count in calls.items():
-        module = root.get_submodule(name)
-        tensors = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
-        if tensors and (count > 1 or any(uses[id(tensor)] > 1 for tensor in tensors)):
-            shared.add(module)
-    return shared

@@ -1,15 +1,15 @@
 """Shrinking: a new, smaller model without the dead and constant units, equal in eval mode."""
 
-import copy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from ellzero.pruning.channels import Dense
 from ellzero.pruning.fold import check_equal, named_tensors, outputs, write_folded_
 from ellzero.pruning.kept import Kept, grid, slice_tensor
-from ellzero.pruning.rules import CONVOLUTIONS, NORMS, Analysis
+from ellzero.pruning.known import CONVOLUTIONS, NORMS, copied
+from ellzero.pruning.layers import Dense
+from ellzero.pruning.rules import Analysis
 from ellzero.pruning.selected import SelectedLinear, select_features_
 
 
@@ -43,7 +43,7 @@ def shrink(model: nn.Module, example: Tensor, *, inputs: bool = False) -> Shrunk
         ValueError: the model cannot be traced, or holds a module or function that is not known; the message names it.
         RuntimeError: the smaller model answers differently on `example`.
     """
-    small = copy.deepcopy(model)
+    small = copied(model)
     expected = outputs(model, example)
     analysis = Analysis(small, example)
     write_folded_(small, analysis, example, expected)
@@ -67,9 +67,9 @@ def shrink(model: nn.Module, example: Tensor, *, inputs: bool = False) -> Shrunk
 
 def _keep_features(operation: Dense, kept: dict[str, tuple[Tensor | None, ...]]) -> None:
     live = operation.live_columns()
+    live = live if len(live) else torch.zeros(1, dtype=torch.int64)
     if len(live) == operation.nonzero.shape[1]:
         return
-    live = live if len(live) else torch.zeros(1, dtype=torch.int64)
     weight = f"{operation.name}weight"
     kept[weight] = (kept.get(weight, (None, None))[0], live)
     kept[f"{operation.name}features"] = (live,)
@@ -88,7 +88,7 @@ def shrink_to(model: nn.Module, kept: Kept) -> nn.Module:
     Raises:
         ValueError: `kept` names a tensor that the model does not have, or more dimensions than it has.
     """
-    small = copy.deepcopy(model)
+    small = copied(model)
     _slice_(small, kept)
     return small
 
@@ -98,7 +98,10 @@ def _slice_(model: nn.Module, kept: Kept) -> None:
     touched: dict[str, nn.Module] = {}
     for name, indices in kept.items():
         path, _, leaf = name.rpartition(".")
-        module = touched.setdefault(path, model.get_submodule(path))
+        try:
+            module = touched.setdefault(path, model.get_submodule(path))
+        except AttributeError as error:
+            raise ValueError(f"kept names {name!r}, which the model does not have: it belongs to another model") from error
         old = getattr(module, leaf, None)
         if leaf == "features" and not isinstance(old, Tensor):
             continue  # the linear layer does not select yet: below

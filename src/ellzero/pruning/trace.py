@@ -29,9 +29,18 @@ class _Single(nn.Module):
 
 
 class _Shaped(fx.Proxy):
-    """A symbol that knows its shape: `x.shape`, `len(x)` and asserts on them are answered, its values stay unknown."""
+    """A symbol that knows its shape: `x.shape`, `len(x)` and asserts on them are answered, its values stay unknown.
+
+    It says that it is a tensor, so that forward methods whose annotations are checked at run time accept it.
+    """
+
+    @property
+    def __class__(self) -> type[Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]  # what isinstance asks after the type
+        return Tensor
 
     def __getattr__(self, k: str) -> Any:
+        if k in ("_is_param", "_is_buffer"):
+            return False
         if k in _SHAPE_ATTRIBUTES:
             return getattr(self.node.meta["value"], k)
         return super().__getattr__(k)
@@ -71,6 +80,9 @@ class _ShapeTracer(fx.Tracer):
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
         return attr_val if self.running else super().getattr(attr, attr_val, parameter_proxy_cache)
+
+    def create_arg(self, a: Any) -> Any:
+        return a.node if isinstance(a, fx.Proxy) else super().create_arg(a)
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _Shaped(node, self)

@@ -1,0 +1,75 @@
+"""The modules that the analysis of channels knows."""
+
+import copy
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+from torch import nn
+from torch.fx.node import Node
+
+from ellzero.pruning.selected import SelectedLinear
+from ellzero.pruning.trace import describe
+
+CONVOLUTIONS: Final = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+NORMS: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+DROPOUTS: Final = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+ACTIVATIONS: Final = (
+    *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus, nn.Softsign, nn.Softshrink),
+    *(nn.Hardshrink, nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Sigmoid, nn.LogSigmoid, nn.Tanh, nn.Tanhshrink, nn.Threshold),
+)
+MAX_POOLS: Final = (
+    *(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d),
+    *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
+)
+AVG_POOLS: Final = (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
+MIXERS: Final = (nn.LayerNorm, nn.GroupNorm, nn.Softmax, nn.LogSoftmax)
+_KNOWN: Final = (*CONVOLUTIONS, *NORMS, *DROPOUTS, *ACTIVATIONS, *MAX_POOLS, *AVG_POOLS, *MIXERS, nn.Linear, nn.Flatten)
+
+
+def known(module: nn.Module) -> bool:
+    """Says whether a module computes what one of the known classes computes: subclasses may not override its forward."""
+    if type(module) is SelectedLinear:
+        return True
+    for kind in _KNOWN:
+        if isinstance(module, kind):
+            own = type(module)
+            return all(getattr(own, name, None) is getattr(kind, name, None) for name in ("forward", "_conv_forward"))
+    return False
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """Copies a model whose weights are parameters.
+
+    Raises:
+        ValueError: a layer computes its weight from other tensors, as torch.nn.utils.prune does; the message names it.
+    """
+    check_weights(model)
+    return copy.deepcopy(model)
+
+
+def check_weights(model: nn.Module) -> None:
+    """Raises ValueError for a layer that computes its weight in a hook: such models cannot even be copied."""
+    for path, module in model.named_modules():
+        if isinstance(module, (nn.Linear, *CONVOLUTIONS)) and known(module) and "weight" not in module._parameters:
+            name = describe(path, module)
+            raise ValueError(f"{name} computes its weight from other tensors: make it permanent first (torch.nn.utils.prune.remove)")
+
+
+def shared_modules(root: nn.Module, nodes: Iterable[Node]) -> set[nn.Module]:
+    """Finds modules with a parameter that is used more than once: changing it for one use would change the other."""
+    uses: Counter[int] = Counter(id(parameter) for _, parameter in root.named_parameters(remove_duplicate=False))
+    calls = Counter(str(node.target) for node in nodes if node.op == "call_module")
+    for node in nodes:
+        if node.op == "get_attr":
+            attribute: Any = root
+            for part in str(node.target).split("."):
+                attribute = getattr(attribute, part)
+            uses[id(attribute)] += 1
+    shared: set[nn.Module] = set()
+    for name, count in calls.items():
+        module = root.get_submodule(name)
+        tensors = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+        if tensors and (count > 1 or any(uses[id(tensor)] > 1 for tensor in tensors)):
+            shared.add(module)
+    return shared
