@@ -237,3 +237,16 @@ def test_everything_includes_biases() -> None:
     train(model, optimizer, range(40))
     assert "0.bias" in sparsifier.params
     assert int((model.get_parameter("0.bias") == 0).sum()) > 0
+
+
+def test_story_02_weights_are_masked_again_after_an_update_that_mixes_elements() -> None:
+    """Muon orthogonalises the momentum, so a pruned weight moves although its own gradient and momentum are 0."""
+    model = network()
+    matrices = [parameter for parameter in model.parameters() if parameter.ndim == 2]
+    optimizer = torch.optim.Muon(matrices, lr=1e-2)
+    sparsifier = attach(optimizer, model, RL1(alpha=1e-2))
+    train(model, optimizer, range(3))
+    sparsifier.freeze(half_masks(sparsifier.params), penalty=True)
+    for step in range(5):
+        train(model, optimizer, [step])
+        sparsifier.assert_sparse()
