@@ -24,7 +24,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
     """
-    command = tyro.cli(Command, args=arguments, prog="ellzero", description="The shortest description: sparse networks and small files.")
+    command = tyro.cli(
+        Command,
+        args=arguments,
+        prog="ellzero",
+        description="The shortest description: sparse networks and small files.",
+        config=(tyro.conf.EnumChoicesFromValues,),
+    )
     try:
         command.run()
     except KeyboardInterrupt as interrupt:

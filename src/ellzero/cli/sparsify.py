@@ -53,6 +53,8 @@ class Sparsify:
     """Prunes to this many non-zeros instead of the recipe's own target."""
     error_increase: Annotated[float | None, tyro.conf.arg(metavar="POINTS")] = None
     """Searches for the sparsest network whose validation error grows by at most this many percentage points."""
+    threads: int = 1
+    """CPU threads; networks of this size are slower with more than one."""
     resume: tyro.conf.FlagCreatePairsOff[bool] = False
     """Goes on from the checkpoint in RUN, with the other options as they were."""
     quiet: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(aliases=["-q"])] = False
@@ -75,7 +77,7 @@ class Sparsify:
         own: dict[str, Any] = {
             name: value.value if isinstance(value, enum.Enum) else value
             for name, value in vars(self).items()
-            if name not in {"output", "resume", "quiet"}
+            if name not in {"output", "threads", "resume", "quiet"}
         }
         return own
 

@@ -10,11 +10,6 @@ from ellzero.pruning.channels import NAN, Operation, Value
 from ellzero.pruning.selected import SelectedLinear
 
 
-def _rounded(sums: Tensor, parameter: Tensor) -> Tensor:
-    """Rounds constants as the bias that will hold them, so that folding twice changes nothing."""
-    return sums.to(parameter.dtype).double()
-
-
 @dataclass(eq=False)
 class Dense(Operation):
     """A linear layer, or a convolution of one group: every output channel may read every input channel."""
@@ -53,13 +48,21 @@ class Dense(Operation):
             dim=dim,
             features=None if features is None else features.cpu(),
         )
-        unknown = (self.nonzero & ~self.known).any(1)
-        total = self.absorbed(torch.ones((), dtype=torch.bool))
+        unknown = self.reads(~self.known)
+        total = self.absorbed()
         if self.bias is not None:
-            total = _rounded(total + self.bias.detach().cpu().double(), self.bias)
+            total = total + self.bias.detach().cpu().double()
         constant = torch.where(unknown | ~total.isfinite(), NAN, total)
         result.constant = constant.view(result.ids.shape)
         return self
+
+    def reads(self, inputs: Tensor) -> Tensor:
+        """Which output channels read any of some input channels; products are many times faster than reductions of booleans."""
+        return (self.nonzero.float() @ inputs.float()) > 0
+
+    def read_by(self, outputs: Tensor) -> Tensor:
+        """Which input channels any of some output channels reads."""
+        return (outputs.float() @ self.nonzero.float()) > 0
 
     @property
     def bias(self) -> Tensor | None:
@@ -78,15 +81,14 @@ class Dense(Operation):
         """Input channels whose constant this layer can absorb."""
         return self.known if self.bias is not None else self.inputs == 0
 
-    def absorbed(self, rows: Tensor) -> Tensor:
-        """Sums what the known constants add to each output channel, over the connections in `rows` ([out, in] or a scalar)."""
+    def absorbed(self) -> Tensor:
+        """Sums what the known constants add to each output channel."""
         columns = torch.nonzero(self.known & (self.inputs != 0)).flatten()
-        part = self.weight[:, columns].double().masked_fill(~(rows if rows.ndim == 0 else rows[:, columns]), 0)
-        return part @ self.inputs[columns]
+        return self.weight[:, columns].double() @ self.inputs[columns]
 
     def demand(self) -> None:
         """Needs an input channel that a needed output channel reads and cannot absorb."""
-        need = (self.nonzero & self.result.need.view(-1, 1)).any(0) & ~self.foldable
+        need = self.read_by(self.result.need.flatten()) & ~self.foldable
         if not self.source.varies_along(self.dim):
             self.source.need |= need.any()
         elif self.features is None:
@@ -96,7 +98,7 @@ class Dense(Operation):
 
     def live_columns(self) -> Tensor:
         """Numbers the input features that a needed output channel still reads."""
-        return torch.nonzero((self.nonzero & self.result.need.view(-1, 1) & ~self.foldable).any(0)).flatten()
+        return torch.nonzero(self.read_by(self.result.need.flatten()) & ~self.foldable).flatten()
 
     def folded(self) -> Mapping[str, Tensor]:
         """Zeroes the rows of channels that are not needed and the columns of constants, which the bias absorbs."""
@@ -110,9 +112,8 @@ class Dense(Operation):
             changes[f"{self.name}weight"] = weight.masked_fill(drop, 0)
         if self.bias is not None:
             bias = self.bias.detach().cpu()
-            move = self.nonzero & self.foldable & needed.view(-1, 1)
-            total = (bias.double() + self.absorbed(move)).to(bias.dtype)
-            changes[f"{self.name}bias"] = torch.where(move.any(1), total, bias).masked_fill(~needed, 0).to(self.bias.device)
+            total = (bias.double() + self.absorbed()).to(bias.dtype)  # with a bias, all that is known is foldable
+            changes[f"{self.name}bias"] = torch.where(self.reads(self.foldable), total, bias).masked_fill(~needed, 0).to(self.bias.device)
         return changes
 
     def axes(self) -> Mapping[str, tuple[Tensor | None, ...]]:
@@ -147,7 +148,7 @@ class Depthwise(Operation):
         known = (inputs == 0) if padded else ~inputs.isnan()
         total = torch.where(nonzero, weight.flatten(1).sum(1, dtype=torch.float64).cpu() * inputs, 0)
         if isinstance(module.bias, Tensor):
-            total = _rounded(total + module.bias.detach().cpu().double(), module.bias)
+            total = total + module.bias.detach().cpu().double()
         result.constant = torch.where((known | ~nonzero) & total.isfinite(), total, NAN).view(result.ids.shape)
         return cls(name, module, source, result, nonzero, known if isinstance(module.bias, Tensor) else inputs == 0)
 
@@ -199,8 +200,6 @@ class BatchNorm(Operation):
             shift = module.bias.detach().cpu().double()
         inputs = source.constant.flatten()
         total = torch.where(scale == 0, shift, (inputs - module.running_mean.detach().cpu().double()) * scale + shift)
-        if isinstance(module.bias, Tensor):
-            total = _rounded(total, module.bias)
         result.constant = torch.where(total.isfinite(), total, NAN).view(result.ids.shape)
         return cls(name, module, source, result, scale)
 

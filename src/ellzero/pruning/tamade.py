@@ -1,7 +1,7 @@
 """Threshold Adaptive Mask Determination (section 2.2.4, appendix E): the smallest network that evaluates well enough."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,9 +22,9 @@ class Trial(NamedTuple):
     value: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class TamadeResult:
-    """What TAMADE found.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TamadeResult(Mapping[str, Tensor]):
+    """What TAMADE found: the masks, as a mapping that `Sparsifier.freeze` and `apply_masks_` take, and how it got there.
 
     Attributes:
         masks: name -> True where the weight is kept; evaluated with exactly these masks, and accepted.
@@ -43,6 +43,15 @@ class TamadeResult:
     value: float
     evaluations: int
     tried: tuple[Trial, ...]
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.masks[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.masks)
+
+    def __len__(self) -> int:
+        return len(self.masks)
 
 
 @torch.no_grad()

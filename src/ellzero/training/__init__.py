@@ -13,12 +13,12 @@ from ellzero.training.batches import (
 from ellzero.training.checkpoint import Checkpoint
 from ellzero.training.convergence import saturated
 from ellzero.training.distill import Distill
-from ellzero.training.driver import Epoch
 from ellzero.training.final_prune import CollapseError
 from ellzero.training.search import ErrorIncrease, NonZeros, Try
 from ellzero.training.sparsifier import Sparsifier
 from ellzero.training.sparsify import Sparse, Target, sparsify
 from ellzero.training.stages import Anneal, Cosine, Cycles, Epochs, Saturation, Warm
+from ellzero.training.task import Epoch
 
 __all__ = [
     "Anneal",

@@ -3,107 +3,27 @@
 import math
 import signal
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import asdict
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ellzero.data import Augmentation
 from ellzero.methods import value_at
-from ellzero.params import Selector, count_nonzeros, masks_from_zeros, named_parameters, select
+from ellzero.params import count_nonzeros, masks_from_zeros, named_parameters, select
 from ellzero.training.attach import attach
-from ellzero.training.batches import Batch, Batches, ErrorFn, LossFn, batch_size, count_batches, epoch_batches, error_rate, mean_loss
+from ellzero.training.batches import Batch, batch_size, count_batches, epoch_batches, error_rate, mean_loss
 from ellzero.training.checkpoint import Checkpoint, Clock, load, save
 from ellzero.training.compact import Compact
 from ellzero.training.convergence import saturated
-from ellzero.training.distill import Distill, objective
-from ellzero.training.final_prune import cut_, drop_spurious_, example_input, fold_constants_, require_alive, truncate_
+from ellzero.training.distill import objective
+from ellzero.training.final_prune import cut_, drop_silent_, drop_spurious_, example_input, fold_constants_, require_alive, truncate_
 from ellzero.training.stages import FinalPrune, Stage, Truncate, rate_at
+from ellzero.training.task import Epoch, Pruning, Reports, Stopped, Task
 from ellzero.types import At, Phase
-
-OptimizerFactory = Callable[[Sequence[Tensor]], torch.optim.Optimizer]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Epoch:
-    """One line of a run's history.
-
-    Attributes:
-        attempt: number of the try, where a target is searched for; 0 otherwise.
-        stage: the stage's name.
-        phase: the phase's name.
-        epoch: epochs done in the run, all stages counted.
-        step: optimizer steps done in the run.
-        lr: learning rate at the end of the epoch.
-        alpha: the penalty's strength at the end of the epoch, None where there is none.
-        train_loss: mean of the training objective over the epoch, in nats, without the penalty.
-        valid_loss: mean loss on the validation data in nats, None without such data.
-        valid_error: fraction of errors on the validation data, None without an error function.
-        nonzeros: non-zero trainable scalars of the whole network.
-        live_parameters: scalars that still exist physically, after compaction.
-        seconds: seconds since the run began.
-    """
-
-    attempt: int
-    stage: str
-    phase: str
-    epoch: int
-    step: int
-    lr: float
-    alpha: float | None
-    train_loss: float
-    valid_loss: float | None
-    valid_error: float | None
-    nonzeros: int
-    live_parameters: int
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Task:
-    """What does not change over a run: the data, the losses, and how steps are made."""
-
-    loss_fn: LossFn
-    train: Batches
-    valid: Batches | None
-    judge: Batches
-    error_fn: ErrorFn | None
-    params: Selector
-    optimizer: OptimizerFactory
-    augment: Augmentation | None
-    distill: Distill | None
-    compact: bool
-    seed: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reports:
-    """Whom a run tells how far it is."""
-
-    epoch: Callable[[Epoch], None]
-    batch: Callable[[Stage, int, int], None]
-
-
-class Stopped(KeyboardInterrupt):
-    """The run was interrupted and has saved a checkpoint."""
-
-
-class Pruning(NamedTuple):
-    """state_dicts in the full shape around the final pruning; empty before it.
-
-    Attributes:
-        regularised: before anything was pruned.
-        masked: after the mask was applied, before random gradient pruning (the left half of figure 3).
-        pruned: after random gradient pruning (the right half).
-    """
-
-    regularised: dict[str, Tensor] = {}  # noqa: RUF012  # read only
-    masked: dict[str, Tensor] = {}  # noqa: RUF012
-    pruned: dict[str, Tensor] = {}  # noqa: RUF012
 
 
 class Driver:
@@ -191,9 +111,10 @@ class Driver:
         sparsifier.detach()
 
     def _before(self, stage: Stage) -> None:
-        params = select(self.model, self.task.params)
+        if self.stage_index == 1 and stage.method.proximal:
+            drop_silent_(self.model, self.task.loss_fn, self.task.train)
         if isinstance(stage.before, Truncate):
-            truncate_(params, stage.before.keep)
+            truncate_(select(self.model, self.task.params), stage.before.keep)
         elif isinstance(stage.before, FinalPrune):
             self.pruning = self._final_prune(stage.before)
 

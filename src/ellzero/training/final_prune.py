@@ -51,15 +51,27 @@ def example_input(model: nn.Module, loss_fn: LossFn, train: Batches) -> Tensor |
 
 def drop_spurious_(model: nn.Module, loss_fn: LossFn, train: Batches) -> None:
     """Sets to 0 what random gradient pruning proves to be without influence (section 2.2.3), whether it is regularised or not."""
+    _drop_(model, loss_fn, train, batches=2, draws=3, silent=False)
 
+
+def drop_silent_(model: nn.Module, loss_fn: LossFn, train: Batches) -> None:
+    """Sets to 0 what some batches of training inputs never reach, such as the weights of pixels that are always blank.
+
+    A proximal step is 0 where no gradient ever came (see `step_sizes`), so it would leave those weights for ever at their initial values,
+    which are large. What other inputs do reach grows again.
+    """
+    _drop_(model, loss_fn, train, batches=20, draws=1, silent=True)
+
+
+def _drop_(model: nn.Module, loss_fn: LossFn, train: Batches, *, batches: int, draws: int, silent: bool) -> None:
     def forward(network: nn.Module, batch: Batch) -> object:
         recorder = Recorder(network)
         loss_fn(recorder, batch)
         output = recorder.output
         return output if isinstance(output, Tensor | Mapping | tuple | list) else vars(output)
 
-    batches = list(islice(epoch_batches(train, 0), 2))
-    masks = random_gradient(model, batches, forward=forward, params=everything)
+    given = list(islice(epoch_batches(train, 0), batches))
+    masks = random_gradient(model, given, forward=forward, params=everything, draws=draws, silent=silent)
     apply_masks_(select(model, everything), masks)
 
 

@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from ellzero.training.driver import Epoch
 from ellzero.training.stages import Stage
+from ellzero.training.task import Epoch
 
 
 class Progress:

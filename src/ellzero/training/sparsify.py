@@ -16,11 +16,12 @@ from ellzero.pruning import Accept, Within
 from ellzero.training.batches import Batches, ErrorFn, LossFn, classification_error, error_rate, require_reiterable
 from ellzero.training.checkpoint import Checkpoint
 from ellzero.training.distill import Distill
-from ellzero.training.driver import Driver, Epoch, OptimizerFactory, Pruning, Reports, Task
+from ellzero.training.driver import Driver
 from ellzero.training.final_prune import CollapseError
 from ellzero.training.progress import Progress
 from ellzero.training.search import ErrorIncrease, NonZeros, Try, best_try, next_alpha
 from ellzero.training.stages import Anneal, Cycles, Epochs, LearningRate, Plan, Saturation, Warm, prelude_stage, sparse_stages
+from ellzero.training.task import Epoch, OptimizerFactory, Pruning, Reports, Task
 
 Target = NonZeros | ErrorIncrease
 

@@ -63,6 +63,12 @@ class Saturation:
     max_regularise: int = 5000
     max_fine_tune: int = 1000
 
+    def __post_init__(self) -> None:
+        if self.window < 6 or self.window % 2:
+            raise ValueError(f"Saturation(window={self.window}): expected an even number of epochs, at least 6")
+        if self.every < 1:
+            raise ValueError(f"Saturation(every={self.every}): expected at least 1")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Warm:

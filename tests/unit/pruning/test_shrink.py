@@ -73,8 +73,12 @@ def test_kept_of_repeated_shrinking_refers_to_the_first_model(structure: Structu
         for parameter in middle.parameters():
             if parameter.ndim > 1:
                 parameter.mul_(torch.rand(parameter.shape, generator=generator) < 0.4)
+                parameter[torch.rand(len(parameter), generator=generator) < 0.4] = 0
     second = shrink(middle, example, inputs=inputs)
     kept = compose(first.kept, second.kept)
+    # The order of hidden units changes no function, so the indices themselves are compared too.
+    at_once, in_turn = shrink_to(model, kept), shrink_to(shrink_to(model, first.kept), second.kept)
+    torch.testing.assert_close(at_once.state_dict(), in_turn.state_dict(), rtol=0, atol=0)
     full = copy.deepcopy(model)
     expand_(full, second.model, kept)
     assert_same_function(full, middle, example)

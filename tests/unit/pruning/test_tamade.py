@@ -273,3 +273,12 @@ def test_a_tied_weight_is_ranked_and_restored_once():
     result = tamade(model, lambda m: 1.0, accept=Within(relative=0.0))
     assert list(result.masks) == ["a.weight"]
     assert result.tried[0].kept == 9
+
+
+def test_the_result_is_its_masks_for_whoever_takes_masks():
+    model = nn.Linear(4, 3)
+    result = tamade(model, lambda network: float(network.weight.abs().sum()) + 1.0, accept=Within(relative=10.0))
+    assert dict(result) == dict(result.masks)
+    assert list(result) == ["weight"]
+    apply_masks_({"weight": model.weight}, result)
+    assert torch.equal(model.weight != 0, result["weight"])

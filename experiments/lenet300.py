@@ -1,0 +1,185 @@
+"""LeNet-300-100 on MNIST: the compression rates of table 1a, their dense baselines, and the figures made of them.
+
+    python -m experiments.lenet300 run --configurations dense smallest-1480 --seeds 0 1 2 3 4
+    python -m experiments.lenet300 table
+    python -m experiments.lenet300 figure
+
+Each run is one line of `results/lenet300.jsonl`; runs that are recorded already are not run again. Recipes were chosen on training and
+validation images alone.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ellzero.records import append_line, read_lines
+
+FOLDER = Path(__file__).parent
+RESULTS = FOLDER / "results" / "lenet300.jsonl"
+TEST_IMAGES = 10_000
+
+
+def configurations() -> dict[str, Callable[[], Any]]:
+    """Lists every configuration by name; imports torch."""
+    from ellzero.cli.recipes import fast, paper, smallest
+    from ellzero.methods import DRR, RL1, Unregularised
+    from ellzero.training import Cosine, Epochs, NonZeros
+
+    def dense(epochs: int, **treatment: Any) -> Any:
+        options = {"epochs": Epochs(prelude=epochs, regularise=0, fine_tune=0), "prelude_lr": Cosine(start=1e-3, end=1e-5)}
+        return replace(smallest(), method=Unregularised(), target=None, options=options, **treatment)
+
+    return {
+        "dense": lambda: dense(20, augment=None),
+        "dense-shifts": lambda: dense(60),
+        "fast": fast,
+        "paper-drr": lambda: replace(paper(), method=DRR(alpha=2e-5, beta=5.0)),
+        "paper-rl1": lambda: replace(paper(), method=RL1(alpha=5e-5)),
+        **{f"smallest-{n}": lambda n=n: replace(smallest(), target=NonZeros(n)) for n in (1200, 1480, 2000, 2600, 3500, 5000)},
+    }
+
+
+def run_one(name: str, seed: int) -> None:
+    """Runs one configuration with one seed in this process and records it."""
+    import tempfile
+
+    import torch
+
+    from ellzero.cli.run import run_sparsify
+    from ellzero.cli.sparsify import Sparsify
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        options = Sparsify(model="lenet-300-100", output=Path(folder) / "run", seed=seed, quiet=True)
+        outcome = run_sparsify(options, configurations()[name]())
+    record = replace(outcome.record, recipe=name)
+    append_line(RESULTS, record)
+
+
+def recorded() -> dict[tuple[str, int], dict[str, Any]]:
+    """Reads the records there are, by configuration and seed."""
+    lines = read_lines(RESULTS) if RESULTS.exists() else []
+    return {(line["recipe"], line["seed"]): line for line in lines}
+
+
+def run(names: list[str], seeds: list[int], jobs: int) -> None:
+    """Runs what is not recorded yet, one process a run, `jobs` at once, one thread each."""
+    waiting = [(name, seed) for name in names for seed in seeds if (name, seed) not in recorded()]
+    running: list[tuple[str, int, subprocess.Popen[bytes]]] = []
+    failed = 0
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            name, seed = waiting.pop(0)
+            command = [sys.executable, "-m", "experiments.lenet300", "one", name, str(seed)]
+            running.append((name, seed, subprocess.Popen(command, env=environment)))
+        name, seed, process = running.pop(0)
+        status = process.wait()
+        failed += status != 0
+        print(f"{name} seed {seed}: {'done' if status == 0 else f'failed with status {status}'}", flush=True)
+    print(f"{failed} failed runs")
+
+
+def paired(line: dict[str, Any], base: dict[str, Any]) -> tuple[float, float]:
+    """Computes the error increase in points and its standard error, paired by image (McNemar): only images judged differently count."""
+    own, other = set(line["details"]["wrong_images"]), set(base["details"]["wrong_images"])
+    worse, better = len(own - other), len(other - own)
+    difference = (worse - better) / TEST_IMAGES
+    variance = ((worse + better) / TEST_IMAGES - difference**2) / TEST_IMAGES
+    return 100 * difference, 100 * variance**0.5
+
+
+def median_and_range(values: list[float], digits: int) -> str:
+    """Formats a median with its range."""
+    return f"{statistics.median(values):,.{digits}f} ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
+
+
+def table() -> None:
+    """Prints a Markdown table: medians with ranges over seeds, error increases paired by seed and image."""
+    lines = recorded()
+    names = list(dict.fromkeys(name for name, _ in lines))
+    print(
+        "| configuration | seeds | non-zeros | compression rate | test error, % | increase over plain dense, points | over dense with shifts | seconds |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for name in names:
+        own = {seed: line for (other, seed), line in lines.items() if other == name}
+        cells = [name, str(len(own))]
+        cells.append(median_and_range([line["nonzeros"] for line in own.values()], 0))
+        cells.append(median_and_range([line["compression_rate"] for line in own.values()], 1))
+        cells.append(median_and_range([line["test_error_percent"] for line in own.values()], 2))
+        for base in ("dense", "dense-shifts"):
+            pairs = [paired(line, lines[base, seed]) for seed, line in own.items() if (base, seed) in lines]
+            if not pairs or name == base:
+                cells.append("")
+                continue
+            error = (sum(error**2 for _, error in pairs) ** 0.5) / len(pairs)
+            mean = statistics.mean(increase for increase, _ in pairs)
+            cells.append(f"{mean:+.2f} ± {error:.2f}, median {statistics.median(i for i, _ in pairs):+.2f}")
+        cells.append(median_and_range([line["seconds"] for line in own.values()], 0))
+        print("| " + " | ".join(cells) + " |")
+
+
+def figure() -> None:
+    """Draws error increase over compression rate, every run a point."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    lines = recorded()
+    drawing = Figure(figsize=(7.2, 4.4), layout="constrained")
+    FigureCanvasAgg(drawing)
+    axes = drawing.add_subplot()
+    published = {"DRR": (92, 0.16), "R-L1": (68, 0.23), "CPA": (85, -0.04), "PMMP": (11, 0.19), "GSM": (60, 0.01), "SparseVD": (68, 0.28)}
+    for label, (rate, increase) in published.items():
+        axes.plot(rate, increase, "s", color="0.6", markersize=4)
+        axes.annotate(label, (rate, increase), xytext=(5, 3), textcoords="offset points", color="0.4", fontsize=8)
+    for base, colour, label in (("dense", "#0072b2", "against plain dense"), ("dense-shifts", "#d55e00", "against dense with shifts")):
+        points = sorted(
+            (line["compression_rate"], paired(line, lines[base, seed])[0])
+            for (name, seed), line in lines.items()
+            if not name.startswith("dense") and (base, seed) in lines
+        )
+        axes.plot([x for x, _ in points], [y for _, y in points], "o", color=colour, alpha=0.75, markersize=5, label=label)
+    axes.axhline(0.16, color="0.5", linewidth=0.8, linestyle=":")
+    axes.set_xscale("log")
+    axes.set_xlabel("compression rate (266,610 / non-zeros)")
+    axes.set_ylabel("test error increase, points")
+    axes.set_title("LeNet-300-100 on MNIST; grey squares: published figures", fontsize=10)
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    for ending in ("png", "svg"):
+        drawing.savefig(FOLDER / f"lenet300.{ending}", dpi=150)
+
+
+def main() -> None:
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run_parser = commands.add_parser("run")
+    run_parser.add_argument("--configurations", nargs="+", required=True)
+    run_parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    run_parser.add_argument("--jobs", type=int, default=2)
+    one = commands.add_parser("one")
+    one.add_argument("name")
+    one.add_argument("seed", type=int)
+    commands.add_parser("table")
+    commands.add_parser("figure")
+    arguments = parser.parse_args()
+    if arguments.command == "run":
+        run(arguments.configurations, arguments.seeds, arguments.jobs)
+    elif arguments.command == "one":
+        run_one(arguments.name, arguments.seed)
+    elif arguments.command == "table":
+        table()
+    else:
+        figure()
+
+
+if __name__ == "__main__":
+    main()
