@@ -122,7 +122,7 @@ def test_a_finished_run_is_not_resumed(digits):
         (["sparsify", "no-such-network"], 1, "no-such-network"),
         (["sparsify", "no_such_module:factory", "--data", "mnist"], 1, "no_such_module"),
         (["sparsify", "json:nothing", "--data", "mnist"], 1, "nothing"),
-        (["sparsify", "json:loads"], 1, "--data"),
+        (["sparsify", "torch.nn:Identity"], 1, "--data"),
         (["sparsify", "digits-mlp", "--nonzeros", "5", "--error-increase", "0.1"], 1, "two targets"),
         (["sparsify", "digits-mlp", "--nonzeros", "0"], 1, "NonZeros(0)"),
         (["sparsify", "digits-mlp", "--nonzeros", "99999"], 1, "99999"),

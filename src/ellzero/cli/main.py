@@ -12,6 +12,7 @@ from ellzero.cli.sparsify import Sparsify
 Command = Annotated[
     Annotated[Sparsify, tyro.conf.subcommand("sparsify")] | Annotated[Demo, tyro.conf.subcommand("demo")],
     tyro.conf.OmitSubcommandPrefixes,
+    tyro.conf.EnumChoicesFromValues,
 ]
 
 
@@ -29,7 +30,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args=arguments,
         prog="ellzero",
         description="The shortest description: sparse networks and small files.",
-        config=(tyro.conf.EnumChoicesFromValues,),
     )
     try:
         command.run()

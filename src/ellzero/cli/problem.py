@@ -109,6 +109,7 @@ def image_problem(
     train_size: int | None,
     validation: int,
     augment: Augmentation | None,
+    copies: int | None = None,
 ) -> Problem:
     """Builds the problem of classifying one of the image sets known by name.
 
@@ -120,6 +121,7 @@ def image_problem(
         train_size: images trained on; None for all that are not held out.
         validation: images held out.
         augment: changes training images.
+        copies: how many augmented copies are made once; None augments anew in each epoch.
     """
     images = load_images(dataset, directory)
     parts = split(len(images), validation, seed=123)
@@ -130,7 +132,7 @@ def image_problem(
         return resident(load_images(dataset, directory, Half.TEST))
 
     return Problem(
-        train=Resident(train.inputs, train.labels, batch_size=batch_size, seed=seed, augment=augment, white=train.white),
+        train=Resident(train.inputs, train.labels, batch_size=batch_size, seed=seed, augment=augment, copies=copies, white=train.white),
         judge=resident(train),
         valid=resident(valid),
         test=test,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ellzero.data import Augmentation, Shifts
-from ellzero.methods import DRR, RL1, Method
+from ellzero.methods import DRR, RL1, Method, geometric
 from ellzero.params import Selector, everything
 from ellzero.pruning import Within
 from ellzero.training import Anneal, Cosine, Cycles, Distill, Epochs, NonZeros, Saturation, Target, Warm
@@ -31,6 +31,7 @@ class Recipe:
         train_size: images trained on; None for all that are not held out.
         validation: images held out.
         augment: changes training images.
+        copies: how many augmented copies of them are made; None augments anew in each epoch.
         method: what regularises.
         target: what to arrive at; None leaves it to TAMADE.
         params: what is regularised and pruned.
@@ -41,6 +42,7 @@ class Recipe:
     train_size: int | None = None
     validation: int = 5000
     augment: Augmentation | None = None
+    copies: int | None = None
     method: Method = field(default_factory=lambda: DRR(alpha=7e-5, beta=5.0, proximal=True))
     target: Target | None = None
     params: Selector = everything
@@ -65,18 +67,29 @@ def paper() -> Recipe:
 
 
 def smallest() -> Recipe:
-    """Builds the recipe for the fewest weights: shifts, distillation, proximal penalties, prune-and-regrow cycles, and an anneal."""
+    """Builds the recipe for the fewest weights: shifts, distillation, proximal penalties, many small truncations, and an anneal."""
     return Recipe(
+        batch_size=100,
         augment=Shifts(pixels=1),
+        copies=12,
+        method=DRR(alpha=7e-5, beta=5.0, proximal=True),
         target=NonZeros(1480),
         options={
-            "epochs": Epochs(prelude=20, regularise=18, fine_tune=0),
+            "epochs": Epochs(prelude=20, regularise=8, fine_tune=0),
             "prelude_lr": Cosine(start=1e-3, end=1e-5),
-            "warm": Warm(method=RL1(alpha=1e-4, proximal=True), epochs=8, lr=2e-3),
-            "lr": 2e-3,
-            "cycles": Cycles(start=7000, count=10, epochs=2, lr=2e-3),
-            "anneal": Anneal(epochs=16, lr=Cosine(start=2e-3, end=2e-5), finish_epochs=2, finish_lr=2e-4),
-            "distill": Distill(weight=0.7, temperature=2.0),
+            "warm": Warm(method=RL1(alpha=1.5e-4, proximal=True), epochs=6, lr=1.5e-3),
+            "lr": 1.5e-3,
+            "cycles": Cycles(
+                start=9000,
+                count=60,
+                epochs=2,
+                lr=Cosine(start=2.5e-3, end=1.5e-3),
+                regrow=0.5,
+                method=DRR(alpha=geometric(1.5e-4, 1e-4), beta=5.0, proximal=True),
+                power=0.25,
+            ),
+            "anneal": Anneal(epochs=40, lr=Cosine(start=2e-3, end=2e-5), method=DRR(alpha=3e-5, beta=5.0, proximal=True), finish_epochs=0),
+            "distill": Distill(weight=0.5, temperature=2.0),
         },
     )
 
@@ -111,7 +124,9 @@ def scaled_to_digits(recipe: Recipe) -> Recipe:
         target = NonZeros(400)
     if "cycles" in options:
         options["cycles"] = replace(options["cycles"], start=1500)
-    return replace(recipe, batch_size=32, train_size=None, validation=300, augment=None, method=method, target=target, options=options)
+    return replace(
+        recipe, batch_size=32, train_size=None, validation=300, augment=None, copies=None, method=method, target=target, options=options
+    )
 
 
 RECIPES = {RecipeName.PAPER: paper, RecipeName.SMALLEST: smallest, RecipeName.FAST: fast}

@@ -126,6 +126,7 @@ def problem_for(options: Sparsify, recipe: Recipe) -> Problem:
         train_size=recipe.train_size,
         validation=recipe.validation,
         augment=recipe.augment,
+        copies=recipe.copies,
     )
 
 

@@ -73,3 +73,13 @@ def shared_modules(root: nn.Module, nodes: Iterable[Node]) -> set[nn.Module]:
         if tensors and (count > 1 or any(uses[id(tensor)] > 1 for tensor in tensors)):
             shared.add(module)
     return shared
+
+
+def name_of(node: Node) -> str:
+    """Names the function or method that a node calls."""
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+
+
+def any_of(size: Any) -> bool:
+    """Tells whether a size such as padding, one number or one a dimension, is not 0 anywhere."""
+    return any(size) if isinstance(size, (tuple, list)) else bool(size)

@@ -11,7 +11,20 @@ from torch.fx.node import Node, map_arg
 from torch.nn import functional
 
 from ellzero.pruning.channels import NAN, Mixer, Operation, Through, Value, reduce_any
-from ellzero.pruning.known import ACTIVATIONS, AVG_POOLS, CONVOLUTIONS, DROPOUTS, MAX_POOLS, NORMS, check_weights, known, shared_modules
+from ellzero.pruning.classes import classes
+from ellzero.pruning.known import (
+    ACTIVATIONS,
+    AVG_POOLS,
+    CONVOLUTIONS,
+    DROPOUTS,
+    MAX_POOLS,
+    NORMS,
+    any_of,
+    check_weights,
+    known,
+    name_of,
+    shared_modules,
+)
 from ellzero.pruning.layers import BatchNorm, Dense, Depthwise
 from ellzero.pruning.selected import SelectedLinear
 from ellzero.pruning.trace import RefusedError, describe, short, trace
@@ -50,7 +63,7 @@ class Analysis:
             self._visit(node)
         for operation in reversed(self.operations):
             operation.demand()
-        self.labels, self.kept = self._classes()
+        self.labels, self.kept = classes(self.units, self.unions, self.fixed, self.values)
 
     def value(self, shape: torch.Size, ids: Tensor, constant: Tensor | None = None, *, raw: bool = False) -> Value:
         """Creates a value; without constants none of its elements is constant."""
@@ -73,28 +86,6 @@ class Analysis:
     def fix(self, value: Value) -> None:
         """Keeps all units of a value: their number is written somewhere that cannot shrink."""
         self.fixed.append(value.ids.flatten())
-
-    def _classes(self) -> tuple[Tensor, Tensor]:
-        """Labels units by class (by label propagation with pointer jumping) and finds which labels stay."""
-        labels = torch.arange(self.units)
-        left, right = (torch.cat(side) if self.unions else labels[:0] for side in (list(zip(*self.unions, strict=True)) or [(), ()]))
-        while True:
-            smallest = torch.minimum(labels[left], labels[right])
-            new = labels.scatter_reduce(0, labels[left], smallest, "amin").scatter_reduce(0, labels[right], smallest, "amin")
-            new = new[new]
-            if torch.equal(new, labels):
-                break
-            labels = new
-        kept = torch.zeros(self.units, dtype=torch.bool)
-        for ids in self.fixed:
-            kept[labels[ids]] = True
-        for value in self.values:
-            kept[labels[value.ids[value.need]]] = True
-        for value in self.values:  # no tensor may become empty
-            units = labels[value.ids.flatten()]
-            if not kept[units].any():
-                kept[units[0]] = True
-        return labels, kept
 
     def indices(self, units: Tensor | None) -> Tensor | None:
         """Numbers the elements along a dimension whose units stay, None where all do."""
@@ -138,7 +129,7 @@ class Analysis:
     def _in_place(self, node: Node) -> bool:
         if node.op == "call_module":
             return bool(getattr(self.root.get_submodule(str(node.target)), "inplace", False))
-        name = _name(node)
+        name = name_of(node)
         return name.endswith("_") or node.kwargs.get("inplace") is True or name in ("iadd", "isub", "imul", "itruediv")
 
     def _value(self, argument: object, node: Node) -> Value:
@@ -152,7 +143,7 @@ class Analysis:
             return RefusedError(f"{describe(str(node.target), self.root.get_submodule(str(node.target)))} {why}")
         where = short(node.meta.get("where", ""))
         return RefusedError(
-            f"{_name(node)} in {where or 'the model'} {why}: put it into a module outside of the part that is folded or shrunk"
+            f"{name_of(node)} in {where or 'the model'} {why}: put it into a module outside of the part that is folded or shrunk"
         )
 
     def _module(self, node: Node, module: nn.Module) -> Value:
@@ -170,7 +161,7 @@ class Analysis:
             constant = module.forward(source.constant.clone())  # not called, so that hooks do not see it
             return self._pass(shape, [source], torch.where(source.constant.isnan(), NAN, constant))
         if isinstance(module, AVG_POOLS):
-            padded = _any(module.padding) or module.ceil_mode or getattr(module, "divisor_override", None) is not None
+            padded = any_of(module.padding) or module.ceil_mode or getattr(module, "divisor_override", None) is not None
             return self._pool(node, source, exact=not padded)
         if isinstance(module, MAX_POOLS):
             return self._pool(node, source, exact=True)
@@ -195,7 +186,7 @@ class Analysis:
             result = self.value(shape, source.ids)
             self.operations.append(BatchNorm.apply(name, module, source, result))
             return result
-        padded = _any(module.padding) if not isinstance(module.padding, str) else module.padding != "valid"
+        padded = any_of(module.padding) if not isinstance(module.padding, str) else module.padding != "valid"
         # A layer of one channel in a single group is an ordinary convolution, not a depthwise one.
         if module.groups == 1:
             result = self.fresh(shape, 1)
@@ -261,7 +252,7 @@ class Analysis:
         return result
 
     def _function(self, node: Node) -> Value | Tensor:
-        name = _name(node)
+        name = name_of(node)
         if node.op == "call_function" and not any(getattr(space, name, None) is node.target for space in _NAMESPACES):
             raise self._refuse(node)
         bare = name.removesuffix("_")
@@ -276,7 +267,7 @@ class Analysis:
         if bare in _CONSTANT_POOLS:
             return self._pool(node, source, exact=True)
         if bare in _AVERAGE_POOLS:
-            plain = not _any(arguments.get("padding") or 0) and len(node.args) <= 4
+            plain = not any_of(arguments.get("padding") or 0) and len(node.args) <= 4
             exact = plain and not node.kwargs.get("ceil_mode") and node.kwargs.get("divisor_override") is None
             return self._pool(node, source, exact=exact)
         if bare in ("flatten", "reshape", "view"):
@@ -311,7 +302,7 @@ class Analysis:
 
         args: Any = map_arg(node.args, constant)
         kwargs: Any = map_arg(node.kwargs, constant)
-        name = _name(node)
+        name = name_of(node)
         if name in ("float", "double", "contiguous"):
             result: Tensor = args[0]
         elif callable(node.target):
@@ -324,11 +315,3 @@ class Analysis:
         else:  # some activations and powers turn nan into a number
             result = torch.where(reduce(torch.add, [source.constant for source in sources]).isnan(), NAN, result)
         return self._pass(shape, sources, result)
-
-
-def _name(node: Node) -> str:
-    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
-
-
-def _any(size: Any) -> bool:
-    return any(size) if isinstance(size, (tuple, list)) else bool(size)

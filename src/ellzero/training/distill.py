@@ -1,14 +1,15 @@
 """Distillation: the dense network's soft labels beside the hard ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import repeat
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ellzero.training.batches import Batch, LossFn
+from ellzero.training.batches import Batch, Batches, LossFn
 from ellzero.types import Scalar
 
 
@@ -86,20 +87,71 @@ def logits_of(output: Any) -> Tensor:
     return logits
 
 
-def objective(model: nn.Module, loss_fn: LossFn, distill: Distill | None, teacher: nn.Module | None) -> Callable[[Batch], Tensor]:
-    """Builds the data loss of training: `loss_fn` alone, or mixed with the teacher's soft labels."""
+@runtime_checkable
+class Numbered(Protocol):
+    """Training data whose samples, augmented copies included, are finite and numbered (`lz.Resident` with `copies=`)."""
+
+    @property
+    def num_keys(self) -> int:
+        """The number of different samples; 0 where there is no end to them."""
+        ...
+
+    def keys(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
+        """Yields the numbers of each batch's samples."""
+        ...
+
+    def samples(self) -> Iterator[Batch]:
+        """Yields batches of all samples in the order of their numbers."""
+        ...
+
+
+@torch.no_grad()
+def soft_labels(teacher: nn.Module, loss_fn: LossFn, train: Batches) -> Tensor | None:
+    """Asks the teacher once about every sample, where their number is finite and the answers take at most a gigabyte.
+
+    Returns:
+        Its logits by sample number, or None: then the teacher is asked at every step, which costs a forward pass of the dense network.
+    """
+    if not isinstance(train, Numbered) or not train.num_keys:
+        return None
+    recorder, found, row_bytes = Recorder(teacher), [], 0
+    for batch in train.samples():
+        loss_fn(recorder, batch)
+        logits = logits_of(recorder.output)
+        row_bytes = row_bytes or logits[0].numel() * logits.element_size()
+        if row_bytes * train.num_keys > 2**30:
+            return None
+        found.append(logits)
+    return torch.cat(found)
+
+
+def labels_of(soft: Tensor | None, train: Batches, epoch: int, start: int) -> Iterator[Tensor | None]:
+    """Yields the soft labels of an epoch's batches, or None for ever where there are none."""
+    if soft is None or not isinstance(train, Numbered):
+        return repeat(None)
+    return (soft.index_select(0, keys) for keys in train.keys(epoch, start))
+
+
+def objective(
+    model: nn.Module, loss_fn: LossFn, distill: Distill | None, teacher: nn.Module | None
+) -> Callable[[Batch, Tensor | None], Tensor]:
+    """Builds the data loss of training, a function of a batch and the teacher's logits: `loss_fn` alone, or mixed with soft labels.
+
+    Where no logits are given the teacher is asked.
+    """
     if distill is None or teacher is None or distill.weight == 0.0:
-        return lambda batch: loss_fn(model, batch)
+        return lambda batch, labels: loss_fn(model, batch)
     recorder = Recorder(model)
 
-    def mixed(batch: Batch) -> Tensor:
+    def mixed(batch: Batch, labels: Tensor | None) -> Tensor:
         hard = loss_fn(recorder, batch)
         if recorder.output is None:
             raise ValueError("loss_fn(model, batch) did not call the model, so there is nothing to distil: call model(...) inside it")
-        args, kwargs = recorder.arguments
-        with torch.no_grad():
-            target = logits_of(teacher(*args, **kwargs))
-        soft = soft_loss(logits_of(recorder.output), target, distill.temperature)
+        if labels is None:
+            args, kwargs = recorder.arguments
+            with torch.no_grad():
+                labels = logits_of(teacher(*args, **kwargs))
+        soft = soft_loss(logits_of(recorder.output), labels, distill.temperature)
         recorder.arguments, recorder.output = ((), {}), None  # no graph outlives its step
         return (1.0 - distill.weight) * hard + distill.weight * soft
 

@@ -7,6 +7,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 import torch
@@ -15,14 +16,23 @@ from torch import Tensor, nn
 from ellzero.methods import value_at
 from ellzero.params import count_nonzeros, masks_from_zeros, named_parameters, select
 from ellzero.training.attach import attach
-from ellzero.training.batches import Batch, batch_size, count_batches, epoch_batches, error_rate, mean_loss
+from ellzero.training.batches import batch_size, count_batches, epoch_batches, error_rate, mean_loss
 from ellzero.training.checkpoint import Checkpoint, Clock, load, save
 from ellzero.training.compact import Compact
 from ellzero.training.convergence import saturated
-from ellzero.training.distill import objective
-from ellzero.training.final_prune import cut_, drop_silent_, drop_spurious_, example_input, fold_constants_, require_alive, truncate_
+from ellzero.training.distill import labels_of, objective, soft_labels
+from ellzero.training.final_prune import (
+    cut_,
+    drop_silent_,
+    drop_spurious_,
+    example_input,
+    fold_constants_,
+    grown_masks,
+    require_alive,
+    truncate_,
+)
 from ellzero.training.stages import FinalPrune, Stage, Truncate, rate_at
-from ellzero.training.task import Epoch, Pruning, Reports, Stopped, Task
+from ellzero.training.task import Epoch, Pruning, Reports, Stopped, Task, augmented
 from ellzero.types import At, Phase
 
 
@@ -35,6 +45,7 @@ class Driver:
         self.compact = Compact(model)
         self.optimizer = task.optimizer(list(model.parameters()))
         self.teacher = task.distill.teacher if task.distill else None
+        self.soft: Tensor | None = None
         self.history: list[Epoch] = []
         self.attempt = 0
         self.stage_index, self.epoch, self.batch, self.begun = 0, 0, 0, False
@@ -89,9 +100,13 @@ class Driver:
     def _stage(self, stage: Stage) -> None:
         if not self.begun:
             self._before(stage)
+            if self.task.compact and stage.compact and self.compact.worthwhile():
+                self.compact.shrink_(self.optimizer, {})
             self.begun = True
         if self.task.distill and self.teacher is None and stage.phase is not Phase.PRELUDE:
             self.teacher = deepcopy(self.finish()).eval().requires_grad_(False)
+        if self.teacher is not None and self.soft is None and stage.phase is not Phase.PRELUDE:
+            self.soft = soft_labels(self.teacher, self.task.loss_fn, self.task.train) if self.task.augment is None else None
         per_epoch = count_batches(self.task.train)
         epochs = max(stage.epochs, stage.max_epochs)
         if epochs == 0:
@@ -114,7 +129,7 @@ class Driver:
         if self.stage_index == 1 and stage.method.proximal:
             drop_silent_(self.model, self.task.loss_fn, self.task.train)
         if isinstance(stage.before, Truncate):
-            truncate_(select(self.model, self.task.params), stage.before.keep)
+            truncate_(select(self.model, self.task.params), stage.before, self.optimizer)
         elif isinstance(stage.before, FinalPrune):
             self.pruning = self._final_prune(stage.before)
 
@@ -122,7 +137,7 @@ class Driver:
         task, states = self.task, [self.compact.state()]
         require_alive(select(self.model, task.params))
         drop_spurious_(self.model, task.loss_fn, task.train)
-        cut_(self.model, rule, task.loss_fn, task.judge, task.params)
+        cut_(self.model, rule, self.optimizer, task.loss_fn, task.judge, task.params)
         states.append(self.compact.state())
         drop_spurious_(self.model, task.loss_fn, task.train)
         states.append(self.compact.state())
@@ -137,20 +152,33 @@ class Driver:
         if state is not None:
             sparsifier.load_state_dict(state)
         elif stage.frozen:
-            sparsifier.freeze(masks_from_zeros(select(self.model, self.task.params)), penalty=stage.phase is Phase.REGULARISE)
+            sparsifier.freeze(self._masks(stage), penalty=stage.phase is Phase.REGULARISE)
         self.sparsifier_state = None
         self.sparsifier = sparsifier
         return sparsifier
 
-    def _epoch(self, stage: Stage, per_epoch: int) -> None:
+    def _masks(self, stage: Stage) -> dict[str, Tensor]:
+        params = select(self.model, self.task.params)
+        if stage.regrow == 0:
+            return masks_from_zeros(params)
         data_loss = objective(self.model, self.task.loss_fn, self.task.distill if stage.distilled else None, self.teacher)
+        # About as many batches as the order of the gradients' sizes needs.
+        batches = list(islice(epoch_batches(self.task.train, self.total_epochs), 40))
+        labels = list(islice(labels_of(self.soft, self.task.train, self.total_epochs, 0), len(batches)))
+        self.model.train()
+        return grown_masks(params, lambda number: data_loss(batches[number], labels[number]), range(len(batches)), stage.regrow)
+
+    def _epoch(self, stage: Stage, per_epoch: int) -> None:
+        distill = self.task.distill if stage.distilled else None
+        data_loss = objective(self.model, self.task.loss_fn, distill, self.teacher)
+        soft = self.soft if stage.distilled else None
         total = max(stage.epochs * per_epoch, 1)
         batches = epoch_batches(self.task.train, self.total_epochs, self.batch)
-        for batch in batches:
+        for batch, labels in zip(batches, labels_of(soft, self.task.train, self.total_epochs, self.batch)):  # noqa: B905
             for group in self.optimizer.param_groups:
                 group["lr"] = rate_at(stage.lr, (self.epoch * per_epoch + self.batch) / total)
             self.optimizer.zero_grad(set_to_none=True)
-            loss = data_loss(self._augmented(batch))
+            loss = data_loss(augmented(self.task, batch, self.total_epochs, self.batch), labels)
             loss.backward()
             self.optimizer.step()
             number = batch_size(batch)
@@ -163,17 +191,6 @@ class Driver:
         if self.batch == 0:
             raise ValueError("the training data gave no batch in this epoch: an iterable of batches must start anew each time it is read")
         self._log(stage)
-
-    def _augmented(self, batch: Batch) -> Batch:
-        if self.task.augment is None:
-            return batch
-        if not (isinstance(batch, tuple | list) and batch and isinstance(batch[0], Tensor)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError("augment= needs batches that are tuples whose first element is the input tensor")
-        # Seeded by the position alone, so that a resumed run draws what an uninterrupted one draws.
-        seed = (self.task.seed * 1_000_003 + self.total_epochs) * 1_000_003 + self.batch
-        generator = torch.Generator().manual_seed(seed % 2**63)
-        draws = torch.rand(len(batch[0]), self.task.augment.num_draws, generator=generator)
-        return (self.task.augment.apply(batch[0], draws), *batch[1:])
 
     def _log(self, stage: Stage) -> None:
         task = self.task

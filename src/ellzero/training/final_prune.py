@@ -1,16 +1,16 @@
 """What happens to a network between regularised training and fine-tuning."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
 import torch
 from torch import Tensor, nn
 
-from ellzero.params import Selector, apply_masks_, everything, select
+from ellzero.params import Selector, apply_masks_, everything, masks_from_zeros, select
 from ellzero.pruning import fold_, magnitude_masks, random_gradient, tamade
 from ellzero.training.batches import Batch, Batches, LossFn, epoch_batches, mean_loss
 from ellzero.training.distill import Recorder
-from ellzero.training.stages import FinalPrune
+from ellzero.training.stages import FinalPrune, Truncate
 from ellzero.types import Params
 
 
@@ -18,19 +18,60 @@ class CollapseError(ValueError):
     """A whole layer was pruned, so that the output depends on the input no more."""
 
 
-def truncate_(params: Params, keep: int) -> None:
-    """Keeps the `keep` largest scalars by magnitude, ties by index."""
-    apply_masks_(params, magnitude_masks(params, keep=keep))
+@torch.no_grad()
+def scores(params: Params, optimizer: torch.optim.Optimizer, power: float) -> dict[str, Tensor]:
+    """Computes what weights are ranked by: |w| * v^power, v Adam's second moment of the gradient.
+
+    Raises:
+        ValueError: `power` is not 0 and the optimizer keeps no second moments.
+    """
+    if power == 0:
+        return {name: parameter.detach().abs() for name, parameter in params.items()}
+    found: dict[str, Tensor] = {}
+    for name, parameter in params.items():
+        moment = optimizer.state.get(parameter, {}).get("exp_avg_sq")
+        if moment is None:
+            raise ValueError(f"power={power} ranks by Adam's second moments, and the optimizer keeps none for {name}: use power=0")
+        found[name] = parameter.detach().abs() * moment.pow(power)
+    return found
 
 
-def cut_(model: nn.Module, rule: FinalPrune, loss_fn: LossFn, judge: Batches, params: Selector) -> None:
+def truncate_(params: Params, rule: Truncate, optimizer: torch.optim.Optimizer) -> None:
+    """Keeps the `rule.keep` scalars of the largest scores, ties by index."""
+    apply_masks_(params, magnitude_masks(scores(params, optimizer, rule.power), keep=rule.keep))
+
+
+def grown_masks(params: Params, loss: Callable[[Batch], Tensor], batches: Iterable[Batch], fraction: float) -> dict[str, Tensor]:
+    """Admits what is not zero, and of the rest the weights with the largest gradients: `fraction` times as many as are not zero.
+
+    Gradients of `loss` are summed over the batches, and left as None.
+    """
+    masks = masks_from_zeros(params)
+    count = round(fraction * sum(int(mask.sum()) for mask in masks.values()))
+    if count == 0:
+        return masks
+    for parameter in params.values():
+        parameter.grad = None
+    for batch in batches:
+        loss(batch).backward()
+    gradients = {
+        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.abs().masked_fill(masks[name], 0)
+        for name, parameter in params.items()
+    }
+    for parameter in params.values():
+        parameter.grad = None
+    grown = magnitude_masks(gradients, keep=count)
+    return {name: mask | grown[name] for name, mask in masks.items()}
+
+
+def cut_(model: nn.Module, rule: FinalPrune, optimizer: torch.optim.Optimizer, loss_fn: LossFn, judge: Batches, params: Selector) -> None:
     """Applies the final mask: exactly `rule.keep` scalars, or what TAMADE finds tolerable on the batches to judge by."""
     selected = select(model, params)
     if rule.keep is not None:
-        truncate_(selected, rule.keep)
+        truncate_(selected, Truncate(keep=rule.keep, power=rule.power), optimizer)
         return
     result = tamade(model, lambda network: mean_loss(network, loss_fn, judge), accept=rule.accept, params=params)
-    apply_masks_(selected, result.masks)
+    apply_masks_(selected, result)
 
 
 @torch.no_grad()

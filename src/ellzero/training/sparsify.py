@@ -116,7 +116,7 @@ def sparsify(
         lr: learning rate of the regularised phase.
         fine_tune_lr: learning rate of fine-tuning.
         warm: a first regularised stretch with another method.
-        cycles: prune-and-regrow cycles; needs `NonZeros`.
+        cycles: truncations along a geometric sequence, with or without regrowth; needs `NonZeros`.
         anneal: how to train under the final masks; plain fine-tuning without the penalty where None.
         saturation: end phases by appendix G instead of by count.
         accept: what TAMADE tolerates where no number of non-zeros is asked for.

@@ -4,9 +4,9 @@
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 
-from ellzero.methods import Method, Unregularised
+from ellzero.methods import Method, Schedule, Unregularised, moves
 from ellzero.pruning import Accept
 from ellzero.types import Phase
 
@@ -81,21 +81,34 @@ class Warm:
 
 @dataclass(frozen=True, kw_only=True)
 class Cycles:
-    """Prune and regrow: truncations by magnitude along a geometric sequence of counts, each followed by regularised training.
-
-    Weights that were cut may grow again until the next truncation: only the last mask is final.
+    """Prunes by truncations along a geometric sequence of counts, each followed by regularised training.
 
     Attributes:
         start: non-zeros kept by the first truncation.
         count: number of truncations; the last keeps the target, and the final mask is taken after its passes.
         epochs: passes after each truncation.
-        lr: learning rate of those passes.
+        lr: learning rate over all cycles; constant within each.
+        regrow: what may grow again until the next truncation. None: everything that was cut. A fraction: that many weights more than are
+            kept, those with the largest gradients (U. Evci and others, Rigging the lottery, 2020); 0 keeps each mask within the one
+            before.
+        method: what regularises during the cycles; None for the method of the run. A schedule moves over all cycles.
+        power: weights are ranked by |w| * v^power, v Adam's second moment of the gradient. 0 is magnitude; 0.5 is the saliency of
+            Optimal brain damage (LeCun, Denker, Solla, 1990) with v for the curvature; 0.25 lies between.
     """
 
     start: int = 7000
     count: int = 10
     epochs: int = 2
     lr: LearningRate = 2e-3
+    regrow: float | None = None
+    method: Method | None = None
+    power: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.start < 1 or self.count < 1 or self.epochs < 0:
+            raise ValueError(f"Cycles(start={self.start}, count={self.count}, epochs={self.epochs}): expected at least 1, 1 and 0")
+        if self.regrow is not None and self.regrow < 0:
+            raise ValueError(f"Cycles(regrow={self.regrow}) is a fraction of the weights kept: expected at least 0, or None for all")
 
     def counts(self, target: int) -> list[int]:
         """Lists the non-zeros kept, falling geometrically from `start` to `target`."""
@@ -115,21 +128,24 @@ class Anneal:
     Attributes:
         epochs: passes with the penalty on.
         lr: learning rate of those passes.
+        method: what regularises meanwhile; None for the method before.
         finish_epochs: passes without the penalty.
         finish_lr: learning rate of those.
     """
 
     epochs: int = 16
     lr: LearningRate = Cosine(start=2e-3, end=2e-5)
+    method: Method | None = None
     finish_epochs: int = 2
     finish_lr: LearningRate = 2e-4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Truncate:
-    """Keeps the largest `keep` weights by magnitude; what is cut may grow again."""
+    """Keeps the `keep` weights with the largest score |w| * v^power."""
 
     keep: int
+    power: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +154,7 @@ class FinalPrune:
 
     accept: Accept
     keep: int | None = None
+    power: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +169,7 @@ class Stage:
         method: what regularises.
         before: what is done to the network first.
         frozen: train under the mask of what is non-zero when the stage starts.
+        regrow: with `frozen`, how many more weights the mask admits, as a fraction of the non-zeros.
         distilled: mix in the teacher's labels, where there is a teacher.
         compact: remove dead units and inputs physically while the stage runs.
         saturation: end by appendix G instead of after `epochs`.
@@ -165,6 +183,7 @@ class Stage:
     method: Method = field(default_factory=Unregularised)
     before: Truncate | FinalPrune | None = None
     frozen: bool = False
+    regrow: float = 0.0
     distilled: bool = True
     compact: bool = True
     saturation: Saturation | None = None
@@ -217,15 +236,28 @@ def sparse_stages(plan: Plan) -> list[Stage]:
             max_epochs=until.max_regularise if until else 0,
         )
     )
-    if plan.cycles is not None:
+    cycles, method = plan.cycles, plan.method
+    if cycles is not None:
         if plan.keep is None:
             raise ValueError("cycles= needs a number to arrive at: pass target=lz.NonZeros(n) with it")
-        for number, keep in enumerate(plan.cycles.counts(plan.keep), start=1):
-            name = f"cycle {number}"
-            before = Truncate(keep=keep)
-            cycle = Stage(name=name, phase=regularise, epochs=plan.cycles.epochs, lr=plan.cycles.lr, method=plan.method, before=before)
-            stages.append(cycle)
-    prune = FinalPrune(accept=plan.accept, keep=plan.keep)
+        method = cycles.method or plan.method
+        counts = cycles.counts(plan.keep)
+        for number, keep in enumerate(counts, start=1):
+            progress = (number - 1) / max(1, len(counts) - 1)
+            method = _method_at(cycles.method or plan.method, progress)
+            stages.append(
+                Stage(
+                    name=f"cycle {number}",
+                    phase=regularise,
+                    epochs=cycles.epochs,
+                    lr=rate_at(cycles.lr, progress),
+                    method=method,
+                    before=Truncate(keep=keep, power=cycles.power),
+                    frozen=cycles.regrow is not None,
+                    regrow=cycles.regrow or 0.0,
+                )
+            )
+    prune = FinalPrune(accept=plan.accept, keep=plan.keep, power=cycles.power if cycles else 0.0)
     if plan.anneal is None:
         stages.append(
             Stage(
@@ -245,3 +277,13 @@ def sparse_stages(plan: Plan) -> list[Stage]:
     stages.append(Stage(name="anneal", phase=regularise, epochs=anneal.epochs, lr=anneal.lr, method=plan.method, before=prune, frozen=True))
     stages.append(Stage(name="finish", phase=fine_tune, epochs=anneal.finish_epochs, lr=anneal.finish_lr, frozen=True))
     return stages
+
+
+def _method_at(method: Method, progress: float) -> Method:
+    """Fixes what a method's schedules say at a point of progress."""
+    if not (is_dataclass(method) and moves(method)):
+        return method
+    return replace(
+        method,
+        **{one.name: getattr(method, one.name)(progress) for one in fields(method) if isinstance(getattr(method, one.name), Schedule)},
+    )

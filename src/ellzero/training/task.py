@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ellzero.data import Augmentation
 from ellzero.params import Selector
-from ellzero.training.batches import Batches, ErrorFn, LossFn
+from ellzero.training.batches import Batch, Batches, ErrorFn, LossFn
 from ellzero.training.distill import Distill
 from ellzero.training.stages import Stage
 
@@ -92,3 +92,18 @@ class Pruning(NamedTuple):
     regularised: dict[str, Tensor] = {}  # noqa: RUF012  # read only
     masked: dict[str, Tensor] = {}  # noqa: RUF012
     pruned: dict[str, Tensor] = {}  # noqa: RUF012
+
+
+def augmented(task: Task, batch: Batch, epoch: int, number: int) -> Batch:
+    """Augments a batch's inputs, seeded by its position alone, so that a resumed run draws what an uninterrupted one draws.
+
+    Raises:
+        TypeError: the batch is no tuple that begins with a tensor.
+    """
+    if task.augment is None:
+        return batch
+    if not (isinstance(batch, tuple | list) and batch and isinstance(batch[0], Tensor)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError("augment= needs batches that are tuples whose first element is the input tensor")
+    seed = (task.seed * 1_000_003 + epoch) * 1_000_003 + number
+    draws = torch.rand(len(batch[0]), task.augment.num_draws, generator=torch.Generator().manual_seed(seed % 2**63))
+    return (task.augment.apply(batch[0], draws), *batch[1:])

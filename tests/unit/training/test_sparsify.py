@@ -261,3 +261,25 @@ def test_on_epoch_sees_each_entry_once():
     seen = []
     result = run(on_epoch=seen.append)
     assert tuple(seen) == result.history
+
+
+@pytest.mark.parametrize("regrow", [0.0, 0.5])
+def test_cycles_within_masks_by_saliency(regrow):
+    cycles = Cycles(start=900, count=3, epochs=2, regrow=regrow, power=0.25, method=DRR(alpha=ramp(2e-3, 1e-3), beta=5.0, proximal=True))
+    seen = run(target=NonZeros(200), cycles=cycles, anneal=Anneal(epochs=1, finish_epochs=0))
+    assert seen.nonzeros <= 200
+    by_stage = {entry.stage: entry for entry in seen.history}
+    for number, keep in enumerate((900, 424, 200), start=1):
+        entry = by_stage[f"cycle {number}"]
+        assert entry.nonzeros <= round(keep * (1 + regrow))
+        assert entry.alpha == pytest.approx(2e-3 - 0.5e-3 * (number - 1))
+
+
+def test_second_moments_are_needed_to_rank_by_saliency():
+    with pytest.raises(ValueError, match=r"power=0\.25 ranks by Adam's second moments"):
+        run(
+            target=NonZeros(200),
+            method=RL1(alpha=1e-4, proximal=True),
+            cycles=Cycles(start=900, count=2, power=0.25),
+            optimizer=lambda params: torch.optim.SGD(params, lr=0.1),
+        )
