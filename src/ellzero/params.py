@@ -1,5 +1,6 @@
 """What is regularised: selects parameters by role, names them canonically, counts tied tensors once."""
 
+import copy
 from collections.abc import Callable, Iterable
 
 import torch
@@ -10,6 +11,9 @@ from ellzero.types import Masks, Params
 Selector = Callable[[str, nn.Module, Tensor], bool]
 """Asked for each trainable parameter with (canonical name, module that owns it, tensor); True selects it."""
 
+_NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+"""Normalisation may have a weight of several dimensions, which is a scale all the same: `LayerNorm((3, 8, 8))`."""
+
 _WRAPPERS = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module"})
 
 
@@ -19,14 +23,42 @@ def canonical_name(name: str) -> str:
 
 
 def weights(name: str, module: nn.Module, parameter: Tensor) -> bool:
-    """Selects weights of two and more dimensions, embeddings and biases excepted: the default."""
+    """Selects weights of two and more dimensions, embeddings, biases and normalisation excepted: the default."""
     leaf = name.rsplit(".", 1)[-1]
-    return parameter.ndim >= 2 and not leaf.endswith("bias") and not isinstance(module, nn.Embedding | nn.EmbeddingBag)
+    return parameter.ndim >= 2 and not leaf.endswith("bias") and not isinstance(module, (nn.Embedding, nn.EmbeddingBag, *_NORMS))
 
 
 def everything(name: str, module: nn.Module, parameter: Tensor) -> bool:
     """Selects every trainable parameter, biases, normalisation and embeddings included: the paper's setting."""
     return True
+
+
+def require_module(model: object) -> None:
+    """Refuses what is no module, because people pass `model.parameters()`.
+
+    Raises:
+        TypeError: `model` is not a module.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"expected an nn.Module, got {type(model).__name__}: pass the model itself, not model.parameters()")
+
+
+def duplicate(model: nn.Module) -> nn.Module:
+    """Copies a model whose tensors are its own: `deepcopy`, which names no culprit where it fails.
+
+    Raises:
+        TypeError: `model` is not a module.
+        ValueError: a module keeps a tensor that it has computed from others, as torch.nn.utils.prune and the older weight_norm do.
+    """
+    require_module(model)
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, Tensor) and not value.is_leaf:
+                raise ValueError(
+                    f"{path or 'the model'} ({type(module).__name__}) keeps {name!r}, computed from other tensors, so it cannot be copied:"
+                    " make it permanent first (torch.nn.utils.prune.remove, remove_weight_norm), or delete the attribute"
+                )
+    return copy.deepcopy(model)
 
 
 def named_parameters(model: nn.Module) -> dict[str, tuple[nn.Module, Tensor]]:
@@ -68,8 +100,7 @@ def select(model: nn.Module, params: Selector = weights) -> dict[str, Tensor]:
         TypeError: `model` is not a module, or a selected parameter is complex.
         ValueError: nothing is selected.
     """
-    if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]  # people pass model.parameters()
-        raise TypeError(f"expected an nn.Module, got {type(model).__name__}: pass the model itself, not model.parameters()")
+    require_module(model)
     owners: dict[Tensor, str] = {parameter: name for name, (_, parameter) in named_parameters(model).items()}
     chosen: set[str] = set()
     for prefix, module in model.named_modules(remove_duplicate=False):
@@ -86,7 +117,12 @@ def select(model: nn.Module, params: Selector = weights) -> dict[str, Tensor]:
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Counts trainable scalars, tied tensors once."""
+    """Counts trainable scalars, tied tensors once.
+
+    Raises:
+        TypeError: `model` is not a module.
+    """
+    require_module(model)
     return sum(parameter.numel() for _, parameter in named_parameters(model).values())
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx.node import map_aggregate
 
+from ellzero.params import require_module
 from ellzero.pruning.known import copied
 from ellzero.pruning.rules import Analysis
 from ellzero.pruning.trace import evaluating
@@ -66,6 +67,7 @@ def fold_(model: nn.Module, example: Tensor) -> Folded:
         ValueError: as in `fold`.
         RuntimeError: the folded model would answer differently on `example`; the model is as before.
     """
+    require_module(model)
     expected = outputs(model, example)
     return write_folded_(model, Analysis(model, example), example, expected)
 

@@ -1,6 +1,5 @@
 """The modules that the analysis of channels knows."""
 
-import copy
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
@@ -8,6 +7,7 @@ from typing import Any, Final
 from torch import nn
 from torch.fx.node import Node
 
+from ellzero.params import duplicate, require_module
 from ellzero.pruning.selected import SelectedLinear
 from ellzero.pruning.trace import describe
 
@@ -43,13 +43,15 @@ def copied(model: nn.Module) -> nn.Module:
 
     Raises:
         ValueError: a layer computes its weight from other tensors, as torch.nn.utils.prune does; the message names it.
+        TypeError: it is no module.
     """
     check_weights(model)
-    return copy.deepcopy(model)
+    return duplicate(model)
 
 
 def check_weights(model: nn.Module) -> None:
     """Raises ValueError for a layer that computes its weight in a hook: such models cannot even be copied."""
+    require_module(model)
     for path, module in model.named_modules():
         if isinstance(module, (nn.Linear, *CONVOLUTIONS)) and known(module) and "weight" not in module._parameters:
             name = describe(path, module)

@@ -1,6 +1,7 @@
 """Prunes by magnitude: ranks all weights together and keeps the largest, by exact count or by threshold."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,6 +120,7 @@ def magnitude_masks(
     Raises:
         ValueError: not exactly one of `keep` and `threshold`, a negative or NaN value, `keep` below what `min_keep` protects,
             nothing to rank, or a tensor that holds NaN or infinity (it is named).
+        TypeError: neither a mapping nor a model.
     """
     if (keep is None) == (threshold is None):
         raise ValueError(f"pass exactly one of keep= and threshold=, got keep={keep} and threshold={threshold}")
@@ -126,7 +128,7 @@ def magnitude_masks(
         raise ValueError(f"keep is a number of weights and cannot be negative, got {keep}")
     if threshold is not None and not threshold >= 0:
         raise ValueError(f"threshold is a magnitude and cannot be negative, got {threshold}")
-    ranking = rank(select(params) if isinstance(params, nn.Module) else params, min_keep=min_keep)
+    ranking = rank(params if isinstance(params, Mapping) else select(params), min_keep=min_keep)
     if threshold is not None:
         return ranking.masks_above(threshold)
     assert keep is not None

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ellzero.params import Selector, everything, named_parameters, select
+from ellzero.params import Selector, duplicate, everything, named_parameters, select
 from ellzero.pruning.support import PassInfluence, randomise_support_
 
 Forward = Callable[[nn.Module, Any], Any]
@@ -61,7 +61,7 @@ def random_gradient(
 
     Raises:
         ValueError: no inputs where they cannot be made up (integers are not), an empty iterable, fewer than one draw.
-        TypeError: the output holds no real tensor.
+        TypeError: the output holds no real tensor, or the model is none.
     """
     if draws < 1:
         raise ValueError(f"at least one draw is needed, got draws={draws}")
@@ -123,10 +123,10 @@ def _double_copy(model: nn.Module, device: torch.device) -> nn.Module:
         inner = getattr(model, "_orig_mod", None) or model.module
         assert isinstance(inner, nn.Module)
         model = inner
-    copied = copy.deepcopy(model).to(device).double().eval()
-    for parameter in copied.parameters():
+    real = duplicate(model).to(device).double().eval()
+    for parameter in real.parameters():
         parameter.grad = None
-    return copied
+    return real
 
 
 def _batches(

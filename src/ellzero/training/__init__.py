@@ -14,6 +14,7 @@ from ellzero.training.checkpoint import Checkpoint
 from ellzero.training.convergence import saturated
 from ellzero.training.distill import Distill
 from ellzero.training.final_prune import CollapseError
+from ellzero.training.recalibrate import recalibrate_batchnorm
 from ellzero.training.search import ErrorIncrease, NonZeros, Try
 from ellzero.training.sparsifier import Sparsifier
 from ellzero.training.sparsify import Sparse, Target, sparsify
@@ -45,6 +46,7 @@ __all__ = [
     "classification_loss",
     "error_rate",
     "mean_loss",
+    "recalibrate_batchnorm",
     "saturated",
     "sparsify",
 ]
