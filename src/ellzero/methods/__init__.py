@@ -2,18 +2,27 @@
 
 from ellzero.methods.drr import DRR
 from ellzero.methods.none import Unregularised
+from ellzero.methods.normalisation import Normalisation, PerModule, PerStage
 from ellzero.methods.protocol import Laws, Method
+from ellzero.methods.relaxation import Exponential, Gaussian, Rational, Relaxation
 from ellzero.methods.rl1 import RL1
 from ellzero.methods.schedule import Geometric, Hyperparameter, Ramp, Schedule, geometric, moves, ramp, value_at
 
 __all__ = [
     "DRR",
     "RL1",
+    "Exponential",
+    "Gaussian",
     "Geometric",
     "Hyperparameter",
     "Laws",
     "Method",
+    "Normalisation",
+    "PerModule",
+    "PerStage",
     "Ramp",
+    "Rational",
+    "Relaxation",
     "Schedule",
     "Unregularised",
     "geometric",

@@ -1,7 +1,7 @@
 """The handle that `attach` returns: what happens around every optimizer step, and the masks in force."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
@@ -12,6 +12,7 @@ from ellzero.methods.protocol import Method
 from ellzero.methods.schedule import moves
 from ellzero.methods.workspace import Workspace
 from ellzero.params import apply_masks_
+from ellzero.training.flat import FlatProximal
 from ellzero.training.inertia import Norms, Watch, measure
 from ellzero.training.masking import Keep, checked_masks, parameters_for, revived
 from ellzero.training.moments import clear_dead_moments_, forget_
@@ -29,6 +30,7 @@ class Attached:
         trainable: all parameters of the model that it owns: masks may name any of them.
         watch: notices a penalty without effect.
         step: steps it has done, skipped ones not counted.
+        flat: does the proximal step on all parameters at once, where they are few enough.
     """
 
     optimizer: torch.optim.Optimizer
@@ -36,6 +38,7 @@ class Attached:
     trainable: Params
     watch: Watch
     step: int = 0
+    flat: FlatProximal = field(default_factory=FlatProximal)
 
 
 class Sparsifier:
@@ -159,6 +162,7 @@ class Sparsifier:
             "method": self.state.state_dict(),
             "phase": self.phase.value,
             "steps": [each.step for each in self._attached.values()],
+            "caps": [each.flat.state_dict() for each in self._attached.values()],
             "watched": [{"steps": each.watch.steps, "inert": each.watch.inert} for each in self._attached.values()],
         }
 
@@ -176,6 +180,8 @@ class Sparsifier:
         self.phase = Phase(state["phase"])
         for each, step, watched in zip(self._attached.values(), state["steps"], state["watched"], strict=True):
             each.step, each.watch.steps, each.watch.inert = step, watched["steps"], watched["inert"]
+        for each, caps in zip(self._attached.values(), state.get("caps", []), strict=False):
+            each.flat.load_state_dict(caps)
         if checked is None:
             self.unfreeze()
         else:
@@ -259,9 +265,12 @@ class Sparsifier:
         each = self._attached[optimizer]
         params, at = _requiring_grad(each.params), self._at(each.step)
         if params and self.phase is Phase.REGULARISE:
-            with torch.no_grad():
-                steps = step_sizes(optimizer, params, self._workspace) if self.method.proximal else {}
-            self.method.after_step_(params, self.state, steps, at)
+            if each.flat.fits(self.method, optimizer, params, at):
+                each.flat.step_(self.method, optimizer, params, self.state, at)
+            else:
+                with torch.no_grad():
+                    steps = step_sizes(optimizer, params, self._workspace) if self.method.proximal else {}
+                self.method.after_step_(params, self.state, steps, at)
             masks = self.method.masks_(params, self.state, at)
             if masks is not None:
                 self._install_masks({**(self._masks or {}), **checked_masks(masks, self._trainable, self._aliases)})

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from typing import Any
 
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 
 from ellzero.data import Augmentation
 from ellzero.methods import Method
-from ellzero.params import Selector, count_nonzeros, count_parameters, masks_from_zeros, select, weights
+from ellzero.params import Selector, count_nonzeros, count_parameters, duplicate, masks_from_zeros, select, weights
 from ellzero.pruning import Accept, Within
 from ellzero.training.batches import Batches, ErrorFn, LossFn, classification_error, error_rate, require_reiterable
 from ellzero.training.checkpoint import Checkpoint
@@ -146,7 +145,7 @@ def sparsify(
         if valid is None:
             raise ValueError("target=ErrorIncrease(...) is measured on held-out data: pass valid=")
         error_fn = error_fn or classification_error
-    network = deepcopy(model)
+    network = duplicate(model)
     selected = sum(parameter.numel() for parameter in select(network, params).values())
     if keep is not None and keep > selected:
         raise ValueError(f"target=NonZeros({keep}), but only {selected} scalars are regularised: ask for fewer")

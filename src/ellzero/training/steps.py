@@ -84,7 +84,7 @@ def _adam(optimizer: torch.optim.Optimizer, group: dict[str, Any], params: Param
     torch._foreach_add_(steps, [eps * root for root in roots])
     torch._foreach_reciprocal_(steps)
     torch._foreach_mul_(steps, [learning_rate * root for root in roots])
-    torch._foreach_minimum_(steps, [_cap(moment, root, learning_rate, eps) for moment, root in zip(moments, roots, strict=True)])
+    torch._foreach_minimum_(steps, [cap_of(moment, root, learning_rate, eps) for moment, root in zip(moments, roots, strict=True)])
     # v is never negative, so its sign is the indicator of v > 0.
     torch._foreach_copy_(signs, moments)
     torch._foreach_sign_(signs)
@@ -92,7 +92,8 @@ def _adam(optimizer: torch.optim.Optimizer, group: dict[str, Any], params: Param
     return {**unseen, **dict(zip(seen, steps, strict=True))}
 
 
-def _cap(moment: Tensor, root: float, learning_rate: float, eps: float) -> Tensor:
+def cap_of(moment: Tensor, root: float, learning_rate: float, eps: float) -> Tensor:
+    """Computes the largest step allowed: `CAP` times the median one where a gradient came; no limit where none came."""
     """Computes `CAP` times the median step; the step falls as v grows, so the median of v is enough."""
     sample = moment.flatten()[:: -(-moment.numel() // SAMPLE)]
     # nanmedian skips what is masked as NaN without the synchronisation that selecting by a mask costs on an accelerator.
