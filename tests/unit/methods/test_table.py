@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
-from ellzero.methods import DRR, RL1, Method, Unregularised, geometric, ramp
+from ellzero.methods import DRR, RL1, Gaussian, Method, PerModule, PerStage, Rational, Unregularised, geometric, ramp
 from ellzero.types import At
 
 GRADIENT_METHODS: list[Any] = [
@@ -21,11 +21,17 @@ GRADIENT_METHODS: list[Any] = [
     DRR(alpha=2e-3, beta=25.0),
     RL1(alpha=ramp(0.0, 1e-2, start=0.1, end=0.6)),
     DRR(alpha=1e-3, beta=geometric(1.0, 30.0)),
+    DRR(alpha=3e-3, beta=4.0, relaxation=Gaussian()),
+    DRR(alpha=3e-3, beta=4.0, relaxation=Rational()),
+    DRR(alpha=3e-3, rho=2e-3),
+    DRR(alpha=3e-3, normalise=PerModule()),
+    DRR(alpha=3e-3, rho=ramp(0.0, 1e-2), relaxation=Rational(), normalise=PerStage(prefix="")),
 ]
 PROXIMAL_METHODS: list[Any] = [
     RL1(alpha=3e-2, proximal=True),
     DRR(alpha=3e-2, beta=5.0, proximal=True),
     DRR(alpha=ramp(0.0, 5e-2), beta=geometric(1.0, 30.0), proximal=True),
+    DRR(alpha=3e-2, normalise=PerStage(prefix=""), proximal=True),
 ]
 METHODS = GRADIENT_METHODS + PROXIMAL_METHODS
 AT = At(progress=0.37, step=37)
@@ -121,9 +127,11 @@ def test_state_round_trip_holds_no_temporaries(method: Method) -> None:
     state = method.init(params)
     set_gradients(params)
     method.add_gradient_(params, state, AT)
-    saved = state.state_dict()
-    assert sum(tensor.numel() for tensor in saved.values()) == 0
-    method.init(params).load_state_dict(saved)
+    method.after_step_(params, state, {name: torch.full_like(p, 0.1) for name, p in params.items()}, AT)
+    saved, fresh = state.state_dict(), method.init(params)
+    assert {name: tensor.shape for name, tensor in saved.items()} == {name: tensor.shape for name, tensor in fresh.state_dict().items()}
+    fresh.load_state_dict(saved)
+    assert all(torch.equal(tensor, fresh.state_dict()[name]) for name, tensor in saved.items())
 
 
 @pytest.mark.parametrize("method", METHODS, ids=repr)
@@ -164,14 +172,14 @@ def test_proximal_form_leaves_gradients_alone(method: Method) -> None:
 @pytest.mark.parametrize("method", PROXIMAL_METHODS, ids=repr)
 def test_proximal_step_minimises_the_linearised_objective(method: Method) -> None:
     """Over z: (z - w)^2 / (2 step) + pen'(|w|) |z|, with the slope by autograd and the minimiser by scipy."""
-    params = {"w": nn.Parameter(torch.tensor([-2.0, -0.3, -0.01, 0.0, 1e-4, 0.02, 0.05, 0.4, 3.0], dtype=torch.float64))}
-    steps = {"w": torch.tensor([0.1, 2.0, 1.0, 1.0, 0.5, 0.0, 3.0, 0.7, 5.0], dtype=torch.float64)}
-    kept = steps["w"].clone()
+    params = {"layer.w": nn.Parameter(torch.tensor([-2.0, -0.3, -0.01, 0.0, 1e-4, 0.02, 0.05, 0.4, 3.0], dtype=torch.float64))}
+    steps = {"layer.w": torch.tensor([0.1, 2.0, 1.0, 1.0, 0.5, 0.0, 3.0, 0.7, 5.0], dtype=torch.float64)}
+    kept = steps["layer.w"].clone()
     (slopes,) = autograd_of(method, params)
-    before = params["w"].detach().clone()
+    before = params["layer.w"].detach().clone()
     method.after_step_(params, method.init(params), steps, AT)
-    assert torch.equal(steps["w"], kept)
-    for w, step, slope, after in zip(before.tolist(), kept.tolist(), slopes.abs().tolist(), params["w"].tolist(), strict=True):
+    assert torch.equal(steps["layer.w"], kept)
+    for w, step, slope, after in zip(before.tolist(), kept.tolist(), slopes.abs().tolist(), params["layer.w"].tolist(), strict=True):
 
         def objective(z: float, w: float = w, step: float = step, slope: float = slope) -> float:
             return (z - w) ** 2 / 2 + step * slope * abs(z)
@@ -192,10 +200,10 @@ def test_proximal_step_minimises_the_linearised_objective(method: Method) -> Non
     method=st.sampled_from(PROXIMAL_METHODS),
 )
 def test_proximal_step_shrinks_and_keeps_signs(values: list[float], step: float, method: Method) -> None:
-    params = {"w": nn.Parameter(torch.tensor(values, dtype=torch.float64))}
-    before = params["w"].detach().clone()
-    method.after_step_(params, method.init(params), {"w": torch.full_like(before, step)}, AT)
-    after = params["w"].detach()
+    params = {"layer.w": nn.Parameter(torch.tensor(values, dtype=torch.float64))}
+    before = params["layer.w"].detach().clone()
+    method.after_step_(params, method.init(params), {"layer.w": torch.full_like(before, step)}, AT)
+    after = params["layer.w"].detach()
     assert bool((after.abs() <= before.abs()).all())
     assert bool((after * before >= 0).all())
     if step == 0:
