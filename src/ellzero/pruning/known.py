@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
+import torch
 from torch import nn
 from torch.fx.node import Node
+from torch.nn import functional
 
 from ellzero.params import duplicate, require_module
 from ellzero.pruning.selected import SelectedLinear
@@ -18,6 +20,18 @@ ACTIVATIONS: Final = (
     *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus, nn.Softsign, nn.Softshrink),
     *(nn.Hardshrink, nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Sigmoid, nn.LogSigmoid, nn.Tanh, nn.Tanhshrink, nn.Threshold),
 )
+ELEMENTWISE: Final = frozenset(
+    [
+        *("relu", "relu6", "leaky_relu", "elu", "celu", "selu", "gelu", "silu", "mish", "softplus", "softsign", "softshrink", "hardshrink"),
+        *("hardtanh", "hardswish", "hardsigmoid", "sigmoid", "logsigmoid", "log_sigmoid", "tanh", "tanhshrink", "threshold"),
+        *("abs", "neg", "exp", "square", "sqrt", "pow", "clamp", "clamp_min", "clamp_max", "positive", "float", "double", "contiguous"),
+        *("add", "sub", "mul", "div", "truediv", "maximum", "minimum", "iadd", "isub", "imul", "itruediv"),
+    ]
+)
+CONSTANT_POOLS: Final = frozenset(f"{kind}{n}d" for kind in ("max_pool", "adaptive_max_pool", "adaptive_avg_pool") for n in (1, 2, 3))
+AVERAGE_POOLS: Final = frozenset(f"avg_pool{n}d" for n in (1, 2, 3))
+DROPOUT_FUNCTIONS: Final = frozenset(f"{kind}dropout{n}" for kind in ("", "alpha_", "feature_alpha_") for n in ("", "1d", "2d", "3d"))
+NAMESPACES: Final = (torch, functional, torch._C._nn, operator)  # pyright: ignore[reportAttributeAccessIssue]  # built at run time
 MAX_POOLS: Final = (
     *(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d),
     *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),

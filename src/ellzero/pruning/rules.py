@@ -1,23 +1,26 @@
 """How each module and function treats channels: builds the operations of `channels` from a traced network."""
 
-import operator
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.fx.node import Node, map_arg
-from torch.nn import functional
 
 from ellzero.pruning.channels import NAN, Mixer, Operation, Through, Value, reduce_any
 from ellzero.pruning.classes import classes
 from ellzero.pruning.known import (
     ACTIVATIONS,
+    AVERAGE_POOLS,
     AVG_POOLS,
+    CONSTANT_POOLS,
     CONVOLUTIONS,
+    DROPOUT_FUNCTIONS,
     DROPOUTS,
+    ELEMENTWISE,
     MAX_POOLS,
+    NAMESPACES,
     NORMS,
     any_of,
     check_weights,
@@ -28,19 +31,6 @@ from ellzero.pruning.known import (
 from ellzero.pruning.layers import BatchNorm, Dense, Depthwise
 from ellzero.pruning.selected import SelectedLinear
 from ellzero.pruning.trace import RefusedError, describe, short, trace
-
-_ELEMENTWISE: Final = frozenset(
-    [
-        *("relu", "relu6", "leaky_relu", "elu", "celu", "selu", "gelu", "silu", "mish", "softplus", "softsign", "softshrink", "hardshrink"),
-        *("hardtanh", "hardswish", "hardsigmoid", "sigmoid", "logsigmoid", "log_sigmoid", "tanh", "tanhshrink", "threshold"),
-        *("abs", "neg", "exp", "square", "sqrt", "pow", "clamp", "clamp_min", "clamp_max", "positive", "float", "double", "contiguous"),
-        *("add", "sub", "mul", "div", "truediv", "maximum", "minimum", "iadd", "isub", "imul", "itruediv"),
-    ]
-)
-_CONSTANT_POOLS: Final = frozenset(f"{kind}{n}d" for kind in ("max_pool", "adaptive_max_pool", "adaptive_avg_pool") for n in (1, 2, 3))
-_AVERAGE_POOLS: Final = frozenset(f"avg_pool{n}d" for n in (1, 2, 3))
-_DROPOUT_FUNCTIONS: Final = frozenset(f"{kind}dropout{n}" for kind in ("", "alpha_", "feature_alpha_") for n in ("", "1d", "2d", "3d"))
-_NAMESPACES: Final = (torch, functional, torch._C._nn, operator)  # pyright: ignore[reportAttributeAccessIssue]  # built at run time
 
 
 class Analysis:
@@ -253,20 +243,20 @@ class Analysis:
 
     def _function(self, node: Node) -> Value | Tensor:
         name = name_of(node)
-        if node.op == "call_function" and not any(getattr(space, name, None) is node.target for space in _NAMESPACES):
+        if node.op == "call_function" and not any(getattr(space, name, None) is node.target for space in NAMESPACES):
             raise self._refuse(node)
         bare = name.removesuffix("_")
-        if bare in _ELEMENTWISE:
+        if bare in ELEMENTWISE:
             return self._elementwise(node)
         source = self._value(node.args[0] if node.args else None, node)
         arguments = dict(zip(("source", "kernel_size", "stride", "padding"), node.args, strict=False)) | node.kwargs
-        if bare in _DROPOUT_FUNCTIONS:
+        if bare in DROPOUT_FUNCTIONS:
             if arguments.get("training", True) and node.args[2:3] != (False,):
                 raise self._refuse(node, "drops in eval mode too: pass training=self.training")
             return source
-        if bare in _CONSTANT_POOLS:
+        if bare in CONSTANT_POOLS:
             return self._pool(node, source, exact=True)
-        if bare in _AVERAGE_POOLS:
+        if bare in AVERAGE_POOLS:
             plain = not any_of(arguments.get("padding") or 0) and len(node.args) <= 4
             exact = plain and not node.kwargs.get("ceil_mode") and node.kwargs.get("divisor_override") is None
             return self._pool(node, source, exact=exact)

@@ -9,8 +9,9 @@ from ellzero.methods.none import Unregularised
 from ellzero.methods.protocol import Method
 from ellzero.methods.schedule import moves
 from ellzero.params import Selector, aliases, masks_from_zeros, named_parameters, select, weights
+from ellzero.training.attached import Attached
 from ellzero.training.inertia import Watch
-from ellzero.training.sparsifier import Attached, Sparsifier
+from ellzero.training.sparsifier import Sparsifier
 from ellzero.training.steps import check_has_steps
 from ellzero.types import Params
 

@@ -1,7 +1,6 @@
 """The handle that `attach` returns: what happens around every optimizer step, and the masks in force."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
@@ -12,33 +11,12 @@ from ellzero.methods.protocol import Method
 from ellzero.methods.schedule import moves
 from ellzero.methods.workspace import Workspace
 from ellzero.params import apply_masks_
-from ellzero.training.flat import FlatProximal
-from ellzero.training.inertia import Norms, Watch, measure
+from ellzero.training.attached import Attached
+from ellzero.training.inertia import Norms, measure
 from ellzero.training.masking import Keep, checked_masks, parameters_for, revived
 from ellzero.training.moments import clear_dead_moments_, forget_
 from ellzero.training.steps import step_sizes
 from ellzero.types import At, Masks, Params, Phase
-
-
-@dataclass(kw_only=True)
-class Attached:
-    """One optimizer, and what it owns.
-
-    Attributes:
-        optimizer: whose steps are hooked.
-        params: the regularised parameters it owns, by canonical name.
-        trainable: all parameters of the model that it owns: masks may name any of them.
-        watch: notices a penalty without effect.
-        step: steps it has done, skipped ones not counted.
-        flat: does the proximal step on all parameters at once, where they are few enough.
-    """
-
-    optimizer: torch.optim.Optimizer
-    params: Params
-    trainable: Params
-    watch: Watch
-    step: int = 0
-    flat: FlatProximal = field(default_factory=FlatProximal)
 
 
 class Sparsifier:
