@@ -55,13 +55,18 @@ class FlatProximal:
         parts = flat.split([tensor.numel() for tensor in tensors])
         torch._foreach_copy_(tensors, [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)])
 
+    def look_again(self) -> None:
+        """Forgets what it has seen of the optimizer's memory, because some of that is gone."""
+        self._caps, self._flat_caps, self._fits = {}, None, None
+
     def state_dict(self) -> dict[str, float]:
         """Returns the caps in force, in units of the learning rate, so that a resumed run does not look at another step."""
         return dict(self._caps)
 
     def load_state_dict(self, caps: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned."""
-        self._caps, self._flat_caps = dict(caps), None
+        self.look_again()
+        self._caps = dict(caps)
 
     def _capped(self, moments: Mapping[str, Tensor], root: float, eps: float, *, refresh: bool) -> Tensor:
         sizes = [moment.numel() for moment in moments.values()]

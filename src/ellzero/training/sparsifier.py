@@ -98,6 +98,8 @@ class Sparsifier:
         self._install_masks(checked_masks(masks, self._trainable, self._aliases, allow_empty_layers=allow_empty_layers))
         if reset_momentum:
             forget_(list(self._attached), self._masked_params())
+            for each in self._attached.values():
+                each.flat.look_again()
         if not penalty:
             self.phase = Phase.FINE_TUNE
 

@@ -1,0 +1,105 @@
+"""What is selected, and under which name."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
+
+from ellzero.params import (
+    aliases,
+    apply_masks_,
+    canonical_name,
+    count_nonzeros,
+    count_parameters,
+    duplicate,
+    everything,
+    masks_from_zeros,
+    named_parameters,
+    select,
+    weights,
+)
+
+
+class Tied(nn.Module):
+    def __init__(self, *, tie: bool) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(5, 3)
+        self.norm = nn.LayerNorm((1, 3))
+        self.attention = nn.MultiheadAttention(3, 1)
+        self.bilinear_bias = nn.Parameter(torch.ones(2, 2))
+        self.frozen = nn.Linear(3, 3).requires_grad_(False)
+        self.head = nn.Linear(3, 5, bias=False)
+        if tie:
+            self.head.weight = self.embedding.weight
+
+
+@pytest.mark.parametrize("tie", [False, True])
+def test_weights_are_selected_and_embeddings_norms_and_biases_are_not(tie: bool) -> None:
+    attention = ["attention.in_proj_weight", "attention.out_proj.weight"]
+    expected = ["embedding.weight", *attention] if tie else [*attention, "head.weight"]  # a head makes an embedding a weight
+    assert sorted(select(Tied(tie=tie))) == sorted(expected)
+    assert list(select(Tied(tie=tie), everything)) == list(named_parameters(Tied(tie=tie)))
+    assert "frozen.weight" not in named_parameters(Tied(tie=tie))
+
+
+def test_tied_tensors_count_once_under_their_first_name() -> None:
+    model = Tied(tie=True)
+    assert aliases(model) == {"head.weight": "embedding.weight"}
+    assert count_parameters(Tied(tie=False)) - count_parameters(model) == 15
+    with torch.no_grad():
+        model.embedding.weight[0] = 0
+    assert count_nonzeros(Tied(tie=True)) - count_nonzeros(model) == 3
+
+
+def test_a_rule_is_asked_with_the_plain_name_and_the_owner() -> None:
+    asked: list[tuple[str, type[nn.Module]]] = []
+
+    def rule(name: str, module: nn.Module, parameter: torch.Tensor) -> bool:
+        asked.append((name, type(module)))
+        return name == "0.bias"
+
+    assert list(select(AveragedModel(nn.Sequential(nn.Linear(2, 2))), rule)) == ["0.bias"]
+    assert asked == [("0.weight", nn.Linear), ("0.bias", nn.Linear)]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("module._orig_mod.0.weight", "0.weight"),
+        ("block._orig_mod.weight", "block.weight"),
+        ("_fsdp_wrapped_module.layer._fsdp_wrapped_module.weight", "layer.weight"),
+        ("modules.weight", "modules.weight"),
+        ("weight", "weight"),
+    ],
+)
+def test_wrappers_leave_no_trace_in_names(name: str, expected: str) -> None:
+    assert canonical_name(name) == expected
+
+
+def test_masks_of_zeros_and_unknown_names() -> None:
+    params = {"a": torch.tensor([1.0, 0.0, -0.0, float("nan")])}
+    masks = masks_from_zeros(params)
+    assert masks["a"].tolist() == [True, False, False, True]
+    with pytest.raises(KeyError, match="no parameter is named 'b'"):
+        apply_masks_(params, {"b": masks["a"]})
+    apply_masks_(params, {"a": torch.tensor([True, True, True, False])})
+    assert params["a"].tolist() == [1.0, 0.0, 0.0, 0.0]  # exactly 0, whatever stood there
+
+
+def test_nothing_selected_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no parameter is selected"):
+        select(nn.Sequential(nn.Embedding(3, 2), nn.LayerNorm((2, 2))), weights)
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda model: setattr(model, "kept", model.head.weight * 2), lambda model: setattr(model.head, "kept", model.head.weight + 1)]
+)
+def test_what_cannot_be_copied_is_named(spoil: Callable[[Tied], None]) -> None:
+    model = Tied(tie=True)
+    copy = duplicate(model)
+    assert copy.get_parameter("head.weight") is copy.get_parameter("embedding.weight")
+    spoil(model)
+    with pytest.raises(ValueError, match=r"(the model \(Tied\)|head \(Linear\)) keeps 'kept', computed from other tensors"):
+        duplicate(model)
