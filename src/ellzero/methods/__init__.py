@@ -3,6 +3,10 @@
 from ellzero.methods.drr import DRR
 from ellzero.methods.none import Unregularised
 from ellzero.methods.normalisation import Normalisation, PerModule, PerStage
+from ellzero.methods.pmmp import PMMP
+from ellzero.methods.pmmp_formulas import constraint, exact_gamma
+from ellzero.methods.pmmp_masks import pmmp_masks, undecided
+from ellzero.methods.pmmp_updates import Alternating, Exact, Simultaneous
 from ellzero.methods.protocol import Laws, Method
 from ellzero.methods.relaxation import Exponential, Gaussian, Rational, Relaxation
 from ellzero.methods.rl1 import RL1
@@ -10,7 +14,10 @@ from ellzero.methods.schedule import Geometric, Hyperparameter, Ramp, Schedule, 
 
 __all__ = [
     "DRR",
+    "PMMP",
     "RL1",
+    "Alternating",
+    "Exact",
     "Exponential",
     "Gaussian",
     "Geometric",
@@ -24,9 +31,14 @@ __all__ = [
     "Rational",
     "Relaxation",
     "Schedule",
+    "Simultaneous",
     "Unregularised",
+    "constraint",
+    "exact_gamma",
     "geometric",
     "moves",
+    "pmmp_masks",
     "ramp",
+    "undecided",
     "value_at",
 ]

@@ -4,6 +4,7 @@ A method is a frozen dataclass of hyperparameters. What it optimises beside the 
 data. A member that does nothing is one of the small functions at the end of this file, assigned in the class body.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -68,6 +69,15 @@ class Method(Protocol):
 
     def masks_(self, params: Params, state: nn.Module, at: At) -> Masks | None:
         """Returns new masks where the method changes them while training, None otherwise."""
+        ...
+
+
+@runtime_checkable
+class FollowsRates(Protocol):
+    """A state that moves its variables by itself, at the learning rates of the optimizer that moves the parameters."""
+
+    def follow_rates_(self, rates: Mapping[str, float]) -> None:
+        """Takes note of the learning rate of each parameter in the step just done; called before `after_step_`."""
         ...
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from ellzero.methods.protocol import Method
+from ellzero.methods.protocol import FollowsRates, Method
 from ellzero.methods.schedule import moves
 from ellzero.methods.workspace import Workspace
 from ellzero.params import apply_masks_
@@ -15,7 +15,7 @@ from ellzero.training.attached import Attached
 from ellzero.training.inertia import Norms, measure
 from ellzero.training.masking import Keep, checked_masks, parameters_for, revived
 from ellzero.training.moments import clear_dead_moments_, forget_
-from ellzero.training.steps import step_sizes
+from ellzero.training.steps import learning_rates, step_sizes
 from ellzero.types import At, Masks, Params, Phase
 
 
@@ -44,6 +44,7 @@ class Sparsifier:
         self.method = method
         self.params = params
         self.state: nn.Module = method.init(params)
+        self._follows = self.state if isinstance(self.state, FollowsRates) else None
         self.skipped: list[str] = [name for name in trainable if name not in params]
         self.phase = Phase.REGULARISE
         self.last: Norms | None = None
@@ -250,6 +251,8 @@ class Sparsifier:
             else:
                 with torch.no_grad():
                     steps = step_sizes(optimizer, params, self._workspace) if self.method.proximal else {}
+                if self._follows is not None:
+                    self._follows.follow_rates_(learning_rates(optimizer, params))
                 self.method.after_step_(params, self.state, steps, at)
             masks = self.method.masks_(params, self.state, at)
             if masks is not None:

@@ -32,6 +32,13 @@ def check_has_steps(optimizer: torch.optim.Optimizer) -> None:
         )
 
 
+def learning_rates(optimizer: torch.optim.Optimizer, params: Params) -> dict[str, float]:
+    """Looks up the learning rate of each parameter's group, those the optimizer does not own left out."""
+    names = {parameter: name for name, parameter in params.items()}
+    groups = [(float(group["lr"]), group["params"]) for group in optimizer.param_groups]
+    return {names[parameter]: rate for rate, parameters in groups for parameter in parameters if parameter in names}
+
+
 def step_sizes(optimizer: torch.optim.Optimizer, params: Params, workspace: Workspace) -> dict[str, Tensor]:
     """Computes the step that an optimizer has just used, per element.
 

@@ -11,7 +11,21 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
-from ellzero.methods import DRR, RL1, Gaussian, Method, PerModule, PerStage, Rational, Unregularised, geometric, ramp
+from ellzero.methods import (
+    DRR,
+    PMMP,
+    RL1,
+    Alternating,
+    Exact,
+    Gaussian,
+    Method,
+    PerModule,
+    PerStage,
+    Rational,
+    Unregularised,
+    geometric,
+    ramp,
+)
 from ellzero.types import At
 
 GRADIENT_METHODS: list[Any] = [
@@ -26,6 +40,9 @@ GRADIENT_METHODS: list[Any] = [
     DRR(alpha=3e-3, rho=2e-3),
     DRR(alpha=3e-3, normalise=PerModule()),
     DRR(alpha=3e-3, rho=ramp(0.0, 1e-2), relaxation=Rational(), normalise=PerStage(prefix="")),
+    PMMP(alpha=3e-3, p_init=0.4, u_init=0.7, multiplier=2.0, lr=1e-2),
+    PMMP(alpha=ramp(0.0, 1e-2), p_init=0.0, u_init=0.2, updates=Alternating(descents=2), lr=1e-2),
+    PMMP(alpha=1e-3, p_init=0.9, u=geometric(1e-2, 1.0), updates=Exact()),
 ]
 PROXIMAL_METHODS: list[Any] = [
     RL1(alpha=3e-2, proximal=True),
