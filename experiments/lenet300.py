@@ -41,7 +41,7 @@ def configurations() -> dict[str, Callable[[], Any]]:
         "fast": fast,
         "paper-drr": lambda: replace(paper(), method=DRR(alpha=2e-5, beta=5.0)),
         "paper-rl1": lambda: replace(paper(), method=RL1(alpha=5e-5)),
-        **{f"smallest-{n}": lambda n=n: replace(smallest(), target=NonZeros(n)) for n in (1200, 1480, 2000, 2600, 3500, 5000)},
+        **{f"smallest-{n}": lambda n=n: replace(smallest(), target=NonZeros(n)) for n in (1200, 1480, 2500, 4000, 8000)},
     }
 
 

@@ -69,7 +69,7 @@ def paper() -> Recipe:
 def smallest() -> Recipe:
     """Builds the recipe for the fewest weights: shifts, distillation, proximal penalties, many small truncations, and an anneal."""
     return Recipe(
-        batch_size=200,
+        batch_size=100,
         augment=Shifts(pixels=1),
         copies=12,
         method=DRR(alpha=7e-5, beta=5.0, proximal=True),
@@ -77,18 +77,18 @@ def smallest() -> Recipe:
         options={
             "epochs": Epochs(prelude=20, regularise=8, fine_tune=0),
             "prelude_lr": Cosine(start=1e-3, end=1e-5),
-            "warm": Warm(method=RL1(alpha=1.5e-4, proximal=True), epochs=6, lr=2e-3),
-            "lr": 2e-3,
+            "warm": Warm(method=RL1(alpha=1.5e-4, proximal=True), epochs=6, lr=1.5e-3),
+            "lr": 1.5e-3,
             "cycles": Cycles(
                 start=9000,
                 count=45,
                 epochs=2,
-                lr=Cosine(start=3e-3, end=2e-3),
+                lr=Cosine(start=2.5e-3, end=1.5e-3),
                 regrow=0.5,
                 method=DRR(alpha=geometric(1.5e-4, 1e-4), beta=5.0, proximal=True),
                 power=0.25,
             ),
-            "anneal": Anneal(epochs=40, lr=Cosine(start=2.5e-3, end=2e-5), method=DRR(alpha=3e-5, beta=5.0, proximal=True), finish_epochs=0),
+            "anneal": Anneal(epochs=40, lr=Cosine(start=2e-3, end=2e-5), method=DRR(alpha=3e-5, beta=5.0, proximal=True), finish_epochs=0),
             "distill": Distill(weight=0.5, temperature=2.0),
         },
     )

@@ -1,6 +1,7 @@
 """Methods that make parameters sparse, and the schedules of their hyperparameters."""
 
 from ellzero.methods.drr import DRR
+from ellzero.methods.linear_l0 import LinearL0, linear_l0
 from ellzero.methods.none import Unregularised
 from ellzero.methods.normalisation import Normalisation, PerModule, PerStage
 from ellzero.methods.pmmp import PMMP
@@ -23,6 +24,7 @@ __all__ = [
     "Geometric",
     "Hyperparameter",
     "Laws",
+    "LinearL0",
     "Method",
     "Normalisation",
     "PerModule",
@@ -36,6 +38,7 @@ __all__ = [
     "constraint",
     "exact_gamma",
     "geometric",
+    "linear_l0",
     "moves",
     "pmmp_masks",
     "ramp",

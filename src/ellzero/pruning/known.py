@@ -1,5 +1,6 @@
 """The modules that the analysis of channels knows."""
 
+import operator
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final

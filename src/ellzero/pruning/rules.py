@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.fx.node import Node, map_arg
+from torch.fx.node import Node
 
 from ellzero.pruning.channels import NAN, Mixer, Operation, Through, Value, reduce_any
 from ellzero.pruning.classes import classes
+from ellzero.pruning.constants import constant_of
 from ellzero.pruning.known import (
     ACTIVATIONS,
     AVERAGE_POOLS,
@@ -286,22 +287,4 @@ class Analysis:
                 self.fix(source)
             return self._pass(shape, sources, reduce(torch.add, [source.constant for source in sources]) * NAN)
 
-        def constant(argument: Node) -> Any:
-            operand = self.environment[argument]
-            return operand.constant.clone() if isinstance(operand, Value) else operand.cpu().double().reshape(())
-
-        args: Any = map_arg(node.args, constant)
-        kwargs: Any = map_arg(node.kwargs, constant)
-        name = name_of(node)
-        if name in ("float", "double", "contiguous"):
-            result: Tensor = args[0]
-        elif callable(node.target):
-            result = node.target(*args, **kwargs)
-        else:
-            result = getattr(args[0], name)(*args[1:], **kwargs)
-        if name.removesuffix("_") in ("mul", "imul") and len(sources) == 2:
-            zero = (sources[0].constant == 0) | (sources[1].constant == 0)
-            result = torch.where(zero, 0.0, result)
-        else:  # some activations and powers turn nan into a number
-            result = torch.where(reduce(torch.add, [source.constant for source in sources]).isnan(), NAN, result)
-        return self._pass(shape, sources, result)
+        return self._pass(shape, sources, constant_of(node, self.environment))
