@@ -58,7 +58,7 @@ def paper() -> Recipe:
         batch_size=500,
         train_size=45_000,
         validation=5000,
-        method=DRR(alpha=2e-5, beta=5.0),
+        method=DRR(alpha=3e-5, beta=5.0),
         options={
             "epochs": Epochs(prelude=20, regularise=300, fine_tune=33),
             "saturation": Saturation(window=30, every=10, max_regularise=5000, max_fine_tune=1000),
