@@ -100,11 +100,12 @@ class Driver:
     def _stage(self, stage: Stage) -> None:
         if not self.begun:
             self._before(stage)
+            # Before compaction: `finish` would bring back the full network, whose parameters the optimizer holds no more.
+            if self.task.distill and self.teacher is None and stage.phase is not Phase.PRELUDE:
+                self.teacher = deepcopy(self.finish()).eval().requires_grad_(False)
             if self.task.compact and stage.compact and self.compact.worthwhile():
                 self.compact.shrink_(self.optimizer, {})
             self.begun = True
-        if self.task.distill and self.teacher is None and stage.phase is not Phase.PRELUDE:
-            self.teacher = deepcopy(self.finish()).eval().requires_grad_(False)
         if self.teacher is not None and self.soft is None and stage.phase is not Phase.PRELUDE:
             self.soft = soft_labels(self.teacher, self.task.loss_fn, self.task.train) if self.task.augment is None else None
         per_epoch = count_batches(self.task.train)
