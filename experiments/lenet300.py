@@ -59,6 +59,7 @@ def run_one(name: str, seed: int) -> None:
         options = Sparsify(model="lenet-300-100", output=Path(folder) / "run", seed=seed, quiet=True)
         outcome = run_sparsify(options, configurations()[name]())
     record = replace(outcome.record, recipe=name)
+    RESULTS.parent.mkdir(exist_ok=True)
     append_line(RESULTS, record)
 
 

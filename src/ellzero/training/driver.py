@@ -124,6 +124,8 @@ class Driver:
                 state = sparsifier.state_dict()
                 self.compact.shrink_(self.optimizer, state)
                 sparsifier = self._attach(stage, stage.epochs * per_epoch, state)
+        if stage.frozen:
+            sparsifier.assert_sparse()
         sparsifier.detach()
 
     def _before(self, stage: Stage) -> None:
