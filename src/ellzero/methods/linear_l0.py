@@ -32,7 +32,7 @@ class LinearL0:
         objective: `||y - X coefficients||^2 + alpha * (number of open gates)`.
         gamma: the gates where the descent ended, before they were rounded.
         path: the right side of Lemma 2.3 plus `alpha * sum(gamma)` at the start and after every round; it never rises.
-        moves: gates, or pairs of gates, that were flipped to get there: from the rounded gates or from closed ones.
+        moves: gates, or pairs of gates, that were flipped to get there: from the rounded gates, closed ones or open ones.
     """
 
     coefficients: Float[Tensor, "n"]
@@ -57,7 +57,8 @@ def linear_l0(
 
     First gamma and w are moved to their minima in turn, from `gamma = p_init`. Then gamma is rounded, and gates are flipped one at a
     time, w being solved for again, as long as the objective falls; where it does no more, one open gate is exchanged for one closed
-    gate. The same is done from closed gates, and the better end is returned. The problem is NP-hard and the result may be a local minimum. A round of the descent costs n^3, a move n * k^2 with k open gates.
+    gate. The same is done from closed and from open gates, and the best end is returned. The problem is NP-hard and the result may be
+    a local minimum. A round of the descent costs n^3, a move n * k^2 with k open gates.
 
     Args:
         X: inputs, a row a sample; a column of ones for an intercept, which is then priced too.
@@ -83,9 +84,9 @@ def linear_l0(
         raise ValueError("X or y holds NaN or infinity: remove those samples")
     problem = _Problem(G=X.double().T @ X.double(), b=X.double().T @ y.double(), y_squared=float(y.double().square().sum()), alpha=alpha)
     gamma, path = _descend(problem, torch.full_like(problem.b, p_init), max_rounds)
-    rounded, none = gamma > 0.5, torch.zeros_like(gamma, dtype=torch.bool)
+    closed = torch.zeros_like(gamma, dtype=torch.bool)
     # More open gates than samples fit anything; no move leads out of there, as the closed forms need independent columns.
-    starts = [rounded, none] if int(rounded.sum()) <= len(y) else [none]
+    starts = [start for start in (gamma > 0.5, closed, ~closed) if int(start.sum()) <= len(y)]
     ends = [_flip(problem, start, swaps=swaps) for start in starts]
     gates, coefficients, moves = min(ends, key=lambda end: problem.objective(end[1], end[0]))
     return LinearL0(
