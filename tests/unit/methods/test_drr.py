@@ -132,12 +132,13 @@ def test_per_stage_groups_by_the_innermost_stage() -> None:
         {
             "body.layer_1.0.weight": (2, 3),
             "body.layer_1.1.weight": (2, 2),
-            "body.layer_2.layer_x.c.weight": (4, 2),
+            "body.layer_2.layer_x.c.weight": (2, 2),
+            "body.layer_2.layer_y.c.weight": (2, 2),
             "layer_3.weight": (1, 2),
         }
     )
     factors = PerStage(prefix="layer_").factors(params)
-    assert list(factors.values()) == pytest.approx([20 / (10 * 3), 20 / (10 * 3), 20 / (8 * 3), 20 / (2 * 3)])
+    assert list(factors.values()) == pytest.approx([20 / (10 * 4), 20 / (10 * 4), 20 / (4 * 4), 20 / (4 * 4), 20 / (2 * 4)])
     with pytest.raises(ValueError, match=r"layer_3\.weight lies in no module whose name begins with 'body'"):
         PerStage(prefix="body").factors(params)
 

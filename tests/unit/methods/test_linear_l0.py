@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ellzero.bernoulli import all_gates, expected_squared_error
 from ellzero.methods import linear_l0
+from ellzero.methods.linear_l0 import _moves, _Problem
 
 
 def problem(seed: int, n: int, samples: int, correlation: float = 0.0, noise: float = 0.3) -> tuple[Tensor, Tensor]:
@@ -121,6 +122,27 @@ def test_exchanges_leave_a_minimum_that_flips_cannot() -> None:
         assert with_swaps <= without * (1 + 1e-9)
         improved += with_swaps < without * (1 - 1e-6)
     assert improved >= 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_moves_are_the_best_flip_and_the_best_exchange(seed: int) -> None:
+    """The closed forms choose what trying every flip and every exchange by least squares would."""
+    X, y = problem(seed, 7, samples=12, correlation=0.5)
+    of = _Problem(G=X.T @ X, b=X.T @ y, y_squared=float(y.square().sum()), alpha=0.7)
+    gates = torch.rand(7, generator=torch.Generator().manual_seed(seed)) < 0.5
+    gates[:2] = torch.tensor([True, False])
+
+    def objective(gates: Tensor) -> float:
+        columns = X[:, gates]
+        rest = y - columns @ torch.linalg.lstsq(columns, y).solution if bool(gates.any()) else y
+        return float(rest.square().sum()) + 0.7 * int(gates.sum())
+
+    others = all_gates(7).bool()
+    changed = others ^ gates
+    flips = others[changed.sum(dim=1) == 1]
+    exchanges = others[(changed.sum(dim=1) == 2) & ((changed & gates).sum(dim=1) == 1)]
+    for move, candidates in zip(_moves(of, gates, *of.solve(gates), swaps=True), (flips, exchanges), strict=True):
+        assert objective(move) == pytest.approx(min(objective(other) for other in candidates), rel=1e-9)
 
 
 def test_dependent_and_empty_columns_are_left_out() -> None:

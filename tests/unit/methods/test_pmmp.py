@@ -249,12 +249,16 @@ def test_gamma_is_clamped_at_1() -> None:
 
 
 def test_steps_without_noted_gradients_move_nothing() -> None:
+    """What was noted before a step is used once: neither at the beginning nor after a step is there anything to move along."""
     method = PMMP(alpha=1e-2, p_init=0.5, u_init=0.3, lr=0.05)
     params = some_params()
     state = method.init(params)
-    before = {name: tensor.clone() for name, tensor in state.state_dict().items()}
-    method.after_step_(params, state, {}, AT)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in state.state_dict().items())
+    for _ in range(2):
+        before = {name: tensor.clone() for name, tensor in state.state_dict().items()}
+        method.after_step_(params, state, {}, AT)
+        assert all(torch.equal(tensor, before[name]) for name, tensor in state.state_dict().items())
+        step_(method, params, state)
+        assert not any(torch.equal(each.gamma, before[f"variables.{i}.gamma"]) for i, each in enumerate(state.every(params)))
 
 
 def test_a_missing_learning_rate_is_named() -> None:
