@@ -3,8 +3,7 @@
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+from rich.progress import BarColumn, Progress as Bar, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ellzero.training.stages import Stage
 from ellzero.training.task import Epoch

@@ -100,8 +100,7 @@ def _adam(optimizer: torch.optim.Optimizer, group: dict[str, Any], params: Param
 
 
 def cap_of(moment: Tensor, root: float, learning_rate: float, eps: float) -> Tensor:
-    """Computes the largest step allowed: `CAP` times the median one where a gradient came; no limit where none came."""
-    """Computes `CAP` times the median step; the step falls as v grows, so the median of v is enough."""
+    """Computes `CAP` times the median step where a gradient came; the step falls as v grows, so the median of v is enough."""
     sample = moment.flatten()[:: -(-moment.numel() // SAMPLE)]
     # nanmedian skips what is masked as NaN without the synchronisation that selecting by a mask costs on an accelerator.
     median = torch.nanmedian(torch.where(sample > 0, sample, torch.nan))
