@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ellzero.bernoulli import all_gates, expectation_by_enumeration, expected_l0, expected_layer_squared_error, expected_squared_error
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ellzero.data import Dataset, Half, Images, find_data, load_digits, load_fashion_mnist, load_images, load_mnist, split
 

@@ -2,8 +2,7 @@ from itertools import islice
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ellzero.data import Resident, Shifts
 

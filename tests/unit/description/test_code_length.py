@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy import integrate, special, stats
 
 from ellzero.description import DescriptionLength, categorical_code_length_bits, gaussian_code_length_bits, mdl_price, nats_to_bits

@@ -3,8 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ellzero.methods import DRR, RL1, Schedule, Unregularised, geometric, moves, ramp, value_at
 from ellzero.types import At

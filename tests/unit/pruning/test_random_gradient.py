@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from reachability import Graph, add_conv, add_linear, add_norm, add_pool
 from torch import nn
 

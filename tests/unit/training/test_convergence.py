@@ -6,8 +6,7 @@ import statistics
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ellzero.training.convergence import active_set_change, active_set_saturated, saturated, smooth
 
