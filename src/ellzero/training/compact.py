@@ -27,8 +27,13 @@ class Compact:
         self.possible = not any(isinstance(module, _MODE_DEPENDENT) for module in full.modules())
         self.nonzeros = count_nonzeros(full)
 
-    def worthwhile(self) -> bool:
-        """Says whether enough has died since the last time to look again."""
+    def worthwhile(self, method_state: nn.Module | None = None) -> bool:
+        """Says whether enough has died since the last time to look again.
+
+        What a method keeps for each weight (PMMP's gates) is not sliced, so such a stage goes on at its size.
+        """
+        if method_state is not None and any(tensor.ndim for tensor in method_state.state_dict().values()):
+            return False
         return self.possible and self.example is not None and count_nonzeros(self.model) < 0.9 * self.nonzeros
 
     def shrink_(self, optimizer: torch.optim.Optimizer, sparsifier_state: dict[str, Any]) -> None:

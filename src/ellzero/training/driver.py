@@ -119,7 +119,7 @@ class Driver:
             self.epoch, self.batch = self.epoch + 1, 0
             if self.epoch >= stage.epochs and self._saturated(stage):
                 break
-            if self.task.compact and stage.compact and self.epoch < epochs and self.compact.worthwhile():
+            if self.task.compact and stage.compact and self.epoch < epochs and self.compact.worthwhile(sparsifier.state):
                 sparsifier.detach()
                 state = sparsifier.state_dict()
                 self.compact.shrink_(self.optimizer, state)

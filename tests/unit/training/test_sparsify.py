@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from ellzero.data import Shifts
-from ellzero.methods import DRR, RL1, Unregularised, ramp
+from ellzero.methods import DRR, PMMP, RL1, Exact, Unregularised, ramp
 from ellzero.params import count_nonzeros, everything, select, weights
 from ellzero.pruning import random_gradient
 from ellzero.training import (
@@ -283,3 +283,8 @@ def test_second_moments_are_needed_to_rank_by_saliency():
             cycles=Cycles(start=900, count=2, power=0.25),
             optimizer=lambda params: torch.optim.SGD(params, lr=0.1),
         )
+
+
+def test_pmmp_runs_through_all_phases_with_its_gates_at_full_size():
+    result = run(method=PMMP(alpha=1e-3, updates=Exact(), u=ramp(0.01, 1.0)), target=NonZeros(300))
+    assert 250 < result.nonzeros <= 300
