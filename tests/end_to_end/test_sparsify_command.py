@@ -254,3 +254,20 @@ def test_help_lists_every_option(tmp_path):
     assert done.returncode == 0
     for word in ("--recipe", "--data", "--seed", "--method", "--alpha", "--nonzeros", "--error-increase", "--resume", "-o"):
         assert word in done.stdout
+
+
+def test_a_killed_run_resumes_without_logging_an_epoch_twice(tmp_path):
+    command = [sys.executable, "-m", "ellzero.cli", "sparsify", "digits-mlp", "--nonzeros", "900", "-o", "run"]
+    environment = {name: value for name, value in os.environ.items() if name != "ELLZERO_DATA"}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    log = tmp_path / "run/log.jsonl"
+    for _ in range(6000):
+        if log.exists() and len(log.read_text().splitlines()) >= 5:
+            break
+        time.sleep(0.01)
+    process.kill()  # the first checkpoint would have come after a minute: the run starts anew
+    process.wait(timeout=60)
+    done = ellzero("sparsify", "digits-mlp", "--nonzeros", 900, "-o", "run", "--resume", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    epochs = [json.loads(line)["epoch"] for line in log.read_text().splitlines()]
+    assert epochs == list(range(1, len(epochs) + 1))

@@ -13,7 +13,7 @@ from ellzero.cli.recipes import RECIPES, Recipe, scaled_to_digits
 from ellzero.cli.sparsify import MethodName, Sparsify, prepare_folder
 from ellzero.files import replacing
 from ellzero.methods import DRR, RL1, Method, Unregularised
-from ellzero.records import append_line
+from ellzero.records import append_line, read_lines
 from ellzero.training import Checkpoint, Epoch, ErrorIncrease, NonZeros, Sparse, sparsify
 
 
@@ -137,9 +137,12 @@ def select_network(
     log = folder / "log.jsonl"
     if not resume:
         log.unlink(missing_ok=True)
+    # A run that was killed is set back to its checkpoint; the epochs since then come again, the same as before.
+    logged = max((line["epoch"] for line in read_lines(log)), default=0) if log.exists() else 0
 
     def write(entry: Epoch) -> None:
-        append_line(log, asdict(entry))
+        if entry.epoch > logged:
+            append_line(log, asdict(entry))
 
     return sparsify(
         model,

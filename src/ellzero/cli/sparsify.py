@@ -38,7 +38,7 @@ class Sparsify:
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="RUN")]
     """The folder to write; it must not exist yet, unless --resume is given."""
     recipe: RecipeName = RecipeName.FAST
-    """fast: about a minute on MNIST. smallest: fewest weights, about five. paper: the paper's own settings, several minutes."""
+    """fast: a minute or two on MNIST. smallest: fewest weights, six or seven. paper: the paper's own settings, ten or more."""
     data: Annotated[str | None, tyro.conf.arg(metavar="DIR|NAME|MODULE:FUNCTION")] = None
     """A folder with the data set's files, mnist, fashion-mnist, or module:function that returns a Problem. Default: $ELLZERO_DATA."""
     seed: int = 0
