@@ -145,7 +145,22 @@ def test_mistakes_get_one_line_a_status_and_leave_nothing(tmp_path, words, statu
     assert done.stdout == ""
     if status == 1:
         assert len(done.stderr.splitlines()) == 1
-    assert not (tmp_path / "run/record.json").exists()
+    assert not (tmp_path / "run").exists()
+
+
+def test_help_and_wrong_usage_import_no_torch(tmp_path):
+    script = """
+import sys
+from ellzero.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as stop:
+    assert "torch" not in sys.modules
+    sys.exit(stop.code)
+"""
+    for words, status in ((["--help"], 0), (["sparsify", "--help"], 0), (["sparsify", "--seed", "x"], 2)):
+        done = subprocess.run([sys.executable, "-c", script, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert done.returncode == status, done.stderr
 
 
 def test_ctrl_c_keeps_a_checkpoint_and_resume_ends_with_the_same_bytes(digits, tmp_path):

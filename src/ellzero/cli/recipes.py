@@ -3,23 +3,15 @@
 A recipe holds how the data are treated and every argument of `sparsify`; the command line's own options replace parts of it.
 """
 
-import enum
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ellzero.cli.sparsify import RecipeName
 from ellzero.data import Augmentation, Shifts
 from ellzero.methods import DRR, RL1, Method, geometric
 from ellzero.params import Selector, everything
 from ellzero.pruning import Within
 from ellzero.training import Anneal, Cosine, Cycles, Distill, Epochs, NonZeros, Saturation, Target, Warm
-
-
-class RecipeName(enum.Enum):
-    """The recipes of the command line."""
-
-    PAPER = "paper"
-    SMALLEST = "smallest"
-    FAST = "fast"
 
 
 @dataclass(frozen=True, kw_only=True)

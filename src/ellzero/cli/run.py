@@ -10,7 +10,7 @@ from torch import nn
 from ellzero.cli.outcome import Outcome, measure, show, to_safetensors
 from ellzero.cli.problem import Problem, dataset_for, image_problem, imported, network
 from ellzero.cli.recipes import RECIPES, Recipe, scaled_to_digits
-from ellzero.cli.sparsify import MethodName, Sparsify, prepare_folder
+from ellzero.cli.sparsify import MethodName, Sparsify, prepare_folder, remove_folder
 from ellzero.files import replacing
 from ellzero.methods import DRR, RL1, Method, Unregularised
 from ellzero.records import append_line, read_lines
@@ -40,7 +40,12 @@ def run_sparsify(options: Sparsify, recipe: Recipe | None = None) -> Outcome:
     problem = problem_for(options, recipe)
     prepare_folder(options)
     folder = options.output
-    sparse = select_network(model, problem, recipe, folder, seed=options.seed, resume=options.resume, progress=not options.quiet)
+    try:
+        sparse = select_network(model, problem, recipe, folder, seed=options.seed, resume=options.resume, progress=not options.quiet)
+    except (ValueError, TypeError):
+        if not (folder / "log.jsonl").exists():
+            remove_folder(folder)
+        raise
     with replacing(folder / "network.safetensors") as file:
         file.write(to_safetensors(sparse.model))
     outcome = measure(options, recipe, problem, sparse, model)

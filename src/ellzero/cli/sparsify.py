@@ -3,13 +3,19 @@
 import enum
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from ellzero.cli.recipes import RecipeName
+
+class RecipeName(enum.Enum):
+    """The recipes of the command line."""
+
+    PAPER = "paper"
+    SMALLEST = "smallest"
+    FAST = "fast"
 
 
 class MethodName(enum.Enum):
@@ -111,6 +117,8 @@ def prepare_folder(options: Sparsify) -> None:
         raise ValueError(f"the run in {folder} is finished: its figures are in {folder / 'record.json'}")
 
 
-def with_seed(options: Sparsify, seed: int, output: Path) -> Sparsify:
-    """Copies options for another seed and folder."""
-    return replace(options, seed=seed, output=output)
+def remove_folder(folder: Path) -> None:
+    """Removes a run's folder in which nothing has been trained yet."""
+    (folder / "options.json").unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()

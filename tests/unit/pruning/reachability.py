@@ -36,12 +36,12 @@ class Graph:
         following = {}
         for a, b in pairs:
             following.setdefault(a, []).append(b)
-        seen, todo = set(start), list(start)
-        while todo:
-            for node in following.get(todo.pop(), ()):
+        seen, pending = set(start), list(start)
+        while pending:
+            for node in following.get(pending.pop(), ()):
                 if node not in seen:
                     seen.add(node)
-                    todo.append(node)
+                    pending.append(node)
         return seen
 
 
