@@ -3,7 +3,7 @@
 import math
 import signal
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ellzero.methods import value_at
 from ellzero.params import count_nonzeros, masks_from_zeros, named_parameters, select
 from ellzero.training.attach import attach
-from ellzero.training.batches import batch_size, count_batches, epoch_batches, error_rate, mean_loss
+from ellzero.training.batches import Batch, batch_size, count_batches, epoch_batches, error_rate, mean_loss
 from ellzero.training.checkpoint import Checkpoint, Clock, load, save
 from ellzero.training.compact import Compact
 from ellzero.training.convergence import saturated
@@ -31,6 +31,7 @@ from ellzero.training.final_prune import (
     require_alive,
     truncate_,
 )
+from ellzero.training.sparsifier import Sparsifier
 from ellzero.training.stages import FinalPrune, Stage, Truncate, rate_at
 from ellzero.training.task import Epoch, Pruning, Reports, Stopped, Task, augmented
 from ellzero.types import At, Phase
@@ -41,6 +42,7 @@ class Driver:
 
     def __init__(self, model: nn.Module, task: Task, reports: Reports, checkpoint: Checkpoint | None, fingerprint: str) -> None:
         self.task, self.reports, self.checkpoint, self.fingerprint = task, reports, checkpoint, fingerprint
+        self.per_epoch = count_batches(task.train)
         self.full = model
         self.compact = Compact(model)
         self.optimizer = task.optimizer(list(model.parameters()))
@@ -108,14 +110,13 @@ class Driver:
             self.begun = True
         if self.teacher is not None and self.soft is None and stage.phase is not Phase.PRELUDE:
             self.soft = soft_labels(self.teacher, self.task.loss_fn, self.task.train) if self.task.augment is None else None
-        per_epoch = count_batches(self.task.train)
         epochs = max(stage.epochs, stage.max_epochs)
         if epochs == 0:
             return
-        sparsifier = self._attach(stage, stage.epochs * per_epoch)
+        sparsifier = self._attach(stage, stage.epochs * self.per_epoch)
         self.model.train()
         while self.epoch < epochs:
-            self._epoch(stage, per_epoch)
+            self._epoch(stage)
             self.epoch, self.batch = self.epoch + 1, 0
             if self.epoch >= stage.epochs and self._saturated(stage):
                 break
@@ -123,7 +124,7 @@ class Driver:
                 sparsifier.detach()
                 state = sparsifier.state_dict()
                 self.compact.shrink_(self.optimizer, state)
-                sparsifier = self._attach(stage, stage.epochs * per_epoch, state)
+                sparsifier = self._attach(stage, stage.epochs * self.per_epoch, state)
         if stage.frozen:
             sparsifier.assert_sparse()
         sparsifier.detach()
@@ -148,7 +149,7 @@ class Driver:
         fold_constants_(self.model, self.compact.example)
         return Pruning(*states)
 
-    def _attach(self, stage: Stage, total_steps: int, state: dict[str, Any] | None = None) -> Any:
+    def _attach(self, stage: Stage, total_steps: int, state: dict[str, Any] | None = None) -> Sparsifier:
         sparsifier = attach(self.optimizer, self.model, stage.method, params=self.task.params, total_steps=max(total_steps, 1))
         sparsifier.set_phase(stage.phase)
         state = state or self.sparsifier_state
@@ -160,26 +161,27 @@ class Driver:
         self.sparsifier = sparsifier
         return sparsifier
 
+    def _data_loss(self, stage: Stage) -> Callable[[Batch, Tensor | None], Tensor]:
+        return objective(self.model, self.task.loss_fn, self.task.distill if stage.distilled else None, self.teacher)
+
     def _masks(self, stage: Stage) -> dict[str, Tensor]:
         params = select(self.model, self.task.params)
         if stage.regrow == 0:
             return masks_from_zeros(params)
-        data_loss = objective(self.model, self.task.loss_fn, self.task.distill if stage.distilled else None, self.teacher)
+        data_loss = self._data_loss(stage)
         # About as many batches as the order of the gradients' sizes needs.
         batches = list(islice(epoch_batches(self.task.train, self.total_epochs), 40))
         labels = list(islice(labels_of(self.soft, self.task.train, self.total_epochs, 0), len(batches)))
         self.model.train()
         return grown_masks(params, lambda number: data_loss(batches[number], labels[number]), range(len(batches)), stage.regrow)
 
-    def _epoch(self, stage: Stage, per_epoch: int) -> None:
-        distill = self.task.distill if stage.distilled else None
-        data_loss = objective(self.model, self.task.loss_fn, distill, self.teacher)
-        soft = self.soft if stage.distilled else None
-        total = max(stage.epochs * per_epoch, 1)
+    def _epoch(self, stage: Stage) -> None:
+        data_loss = self._data_loss(stage)
+        total = max(stage.epochs * self.per_epoch, 1)
         batches = epoch_batches(self.task.train, self.total_epochs, self.batch)
-        for batch, labels in zip(batches, labels_of(soft, self.task.train, self.total_epochs, self.batch)):  # noqa: B905
+        for batch, labels in zip(batches, labels_of(self.soft, self.task.train, self.total_epochs, self.batch)):  # noqa: B905
             for group in self.optimizer.param_groups:
-                group["lr"] = rate_at(stage.lr, (self.epoch * per_epoch + self.batch) / total)
+                group["lr"] = rate_at(stage.lr, (self.epoch * self.per_epoch + self.batch) / total)
             self.optimizer.zero_grad(set_to_none=True)
             loss = data_loss(augmented(self.task, batch, self.total_epochs, self.batch), labels)
             loss.backward()
@@ -187,9 +189,8 @@ class Driver:
             number = batch_size(batch)
             self.loss_sum += loss.detach() * number
             self.loss_count += number
-            self.batch += 1
-            self.total_steps += 1
-            self.reports.batch(stage, self.epoch * per_epoch + self.batch, max(stage.epochs, self.epoch + 1) * per_epoch)
+            self.batch, self.total_steps = self.batch + 1, self.total_steps + 1
+            self.reports.batch(stage, self.epoch * self.per_epoch + self.batch, max(stage.epochs, self.epoch + 1) * self.per_epoch)
             self._save_if_due()
         if self.batch == 0:
             raise ValueError("the training data gave no batch in this epoch: an iterable of batches must start anew each time it is read")
@@ -230,8 +231,7 @@ class Driver:
             return True
         if self.epoch % rule.every:
             return False
-        own = list(self.history[-self.epoch :])
-        losses = [entry.train_loss if entry.valid_loss is None else entry.valid_loss for entry in own]
+        losses = [entry.train_loss if entry.valid_loss is None else entry.valid_loss for entry in self.history[-self.epoch :]]
         return saturated(losses, rule.window)
 
     # ---- interruption and checkpoints

@@ -288,3 +288,21 @@ def test_second_moments_are_needed_to_rank_by_saliency():
 def test_pmmp_runs_through_all_phases_with_its_gates_at_full_size():
     result = run(method=PMMP(alpha=1e-3, updates=Exact(), u=ramp(0.01, 1.0)), target=NonZeros(300))
     assert 250 < result.nonzeros <= 300
+
+
+def test_no_training_data_is_an_error_that_says_so():
+    with pytest.raises(ValueError, match="no batch to train on"):
+        run(train=[])
+
+
+def test_data_without_a_length_are_counted_once():
+    train, _ = digits_batches()
+    reads = []
+
+    class Streamed:
+        def __iter__(self):
+            reads.append(1)
+            return train.epoch(0)
+
+    result = run(train=Streamed(), target=NonZeros(300))
+    assert len(reads) <= len(result.history) + 5  # once to count, once for the example, and the pruning's few batches
