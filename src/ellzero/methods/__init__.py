@@ -1,6 +1,7 @@
 """Methods that make parameters sparse, and the schedules of their hyperparameters."""
 
 from ellzero.methods.drr import DRR
+from ellzero.methods.lasso import RelaxedLasso, lasso, relaxed_lasso
 from ellzero.methods.linear_l0 import LinearL0, linear_l0
 from ellzero.methods.none import Unregularised
 from ellzero.methods.normalisation import Normalisation, PerModule, PerStage
@@ -32,16 +33,19 @@ __all__ = [
     "Ramp",
     "Rational",
     "Relaxation",
+    "RelaxedLasso",
     "Schedule",
     "Simultaneous",
     "Unregularised",
     "constraint",
     "exact_gamma",
     "geometric",
+    "lasso",
     "linear_l0",
     "moves",
     "pmmp_masks",
     "ramp",
+    "relaxed_lasso",
     "undecided",
     "value_at",
 ]
