@@ -1,0 +1,101 @@
+"""Builds the constant tables of the byte model with Python integers, so that they are the same on every machine."""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+LOGIT_LIMIT = 3071
+"""Largest logit, in 1/256 nat: a probability of 6e-6, below one part in 2^16."""
+
+EXACT_LENGTH = 4
+"""Histories up to this many bits are remembered exactly."""
+
+COUNT_CAPS = (40, 24, 12, 8, 6, 5)
+"""The largest count of one bit value when the other has been seen 0, 1, ... 5 times."""
+
+_GUARD_BITS = 96
+
+
+class History(NamedTuple):
+    """What a context remembers of the bits that followed it: the bits themselves while few, then counts and the last bit."""
+
+    zeros: int
+    ones: int
+    last: int
+    exact: str
+
+
+class HistoryTables(NamedTuple):
+    """The bit histories as a machine with at most 256 states: `following[2 * state + bit]`, and each state's first probability of a one in 1/65536."""
+
+    following: npt.NDArray[np.uint8]
+    initial: npt.NDArray[np.int64]
+    total: npt.NDArray[np.int64]
+
+
+def squash_table() -> npt.NDArray[np.int32]:
+    """Returns 65536 / (1 + exp(-x / 256)) for x from -`LOGIT_LIMIT` to `LOGIT_LIMIT`, within 1 and 65535."""
+    one = 1 << _GUARD_BITS
+    # exp(1/256) by its series: 20 terms are exact to the guard bits.
+    step, term = one, one
+    for k in range(1, 20):
+        term //= 256 * k
+        step += term
+    values: list[int] = []
+    power = one
+    for _ in range(LOGIT_LIMIT + 1):
+        values.append((65536 * power + (one + power) // 2) // (one + power))
+        power = power * step >> _GUARD_BITS
+    upper = [min(value, 65535) for value in values]
+    return np.array([65536 - value for value in upper[:0:-1]] + upper, dtype=np.int32)
+
+
+def stretch_table() -> npt.NDArray[np.int32]:
+    """Returns the inverse of `squash_table` at the middle of each of 4096 intervals of probability: the smallest x that reaches it."""
+    squash = squash_table()
+    middles = np.arange(4096, dtype=np.int64) * 16 + 8
+    return (np.searchsorted(squash, middles) - LOGIT_LIMIT).astype(np.int32)
+
+
+def _follow(history: History, bit: int) -> History:
+    if len(history.exact) < EXACT_LENGTH and len(history.exact) == history.zeros + history.ones:
+        exact = history.exact + str(bit)
+        return History(exact.count("0"), exact.count("1"), bit, exact)
+    same, other = (history.ones, history.zeros) if bit else (history.zeros, history.ones)
+    # A surprise makes old evidence for the other value count for less.
+    if other > 2:
+        other = min(other - 1, 2 + (other + 4) // 8)
+    cap = COUNT_CAPS[min(other, len(COUNT_CAPS) - 1)]
+    same = min(same + 1, cap) if same < cap else same
+    other = min(other, COUNT_CAPS[min(same, len(COUNT_CAPS) - 1)])
+    zeros, ones = (other, same) if bit else (same, other)
+    return History(zeros, ones, bit, "")
+
+
+@cache
+def history_tables() -> HistoryTables:
+    """Returns every reachable bit history, numbered by the bits seen, then by their content; state 0 has seen none."""
+    start = History(0, 0, 0, "")
+    found = {start}
+    border = [start]
+    while border:
+        border = [new for old in border for bit in (0, 1) if (new := _follow(old, bit)) not in found and not found.add(new)]
+    states = sorted(found, key=lambda h: (h.zeros + h.ones, h))
+    number = {state: index for index, state in enumerate(states)}
+    assert len(states) <= 256
+    following = np.zeros(512, dtype=np.uint8)
+    initial = np.full(256, 32768, dtype=np.int64)
+    total = np.zeros(256, dtype=np.int64)
+    for state, index in number.items():
+        for bit in (0, 1):
+            following[2 * index + bit] = number[_follow(state, bit)]
+        initial[index] = (65536 * (2 * state.ones + 1)) // (2 * (state.zeros + state.ones) + 2)
+        total[index] = state.zeros + state.ones
+    return HistoryTables(following, initial, total)
+
+
+def reciprocal_table() -> npt.NDArray[np.int32]:
+    """Returns 65536 / (n + 1.5), the step of a counter that has seen n bits."""
+    return np.array([131072 // (2 * n + 3) for n in range(1024)], dtype=np.int32)
