@@ -20,9 +20,13 @@ from ellzero.description.model_size import (
     position_entropy_bits,
     stored_scalars,
 )
+from ellzero.description.online import OnlineCode, online_code
+from ellzero.description.power_law import PowerLaw, fit_power_law
 
 __all__ = [
     "DescriptionLength",
+    "OnlineCode",
+    "PowerLaw",
     "TensorCount",
     "bitmap_bits",
     "categorical_code_length_bits",
@@ -32,10 +36,12 @@ __all__ = [
     "csr_bits",
     "dense_bits",
     "entropy_bits",
+    "fit_power_law",
     "gaussian_code_length_bits",
     "mdl_price",
     "nats_to_bits",
     "nonzeros_times_four_bytes",
+    "online_code",
     "position_entropy_bits",
     "stored_scalars",
 ]
