@@ -1,5 +1,5 @@
-# pyright: basic, reportArgumentType=false
-# Basic, because numba's numbers are numpy scalars whose operators pyright types as unions, and what indexing gives as an array.
+# pyright: basic
+# Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
 """Loops of the range coder over arrays."""
 
 import numpy as np
@@ -46,9 +46,10 @@ def encode_symbols(state: State, buffer: Buffer, symbols: NDArray[np.int64], cum
 def find_symbol(cumulative: NDArray[np.int64], slot: Integer) -> np.int64:
     """Looks up the symbol that owns a slot, by bisection."""
     low, high = np.int64(0), np.int64(cumulative.size - 1)
+    wanted = np.int64(slot)
     while high - low > np.int64(1):
         middle = (low + high) >> np.int64(1)
-        if cumulative[middle] <= slot:
+        if cumulative[middle] <= wanted:
             low = middle
         else:
             high = middle

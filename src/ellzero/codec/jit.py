@@ -13,14 +13,14 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any, TypeVar, cast
+from typing import Any, SupportsIndex, TypeVar, cast
 
 import numba
 import numpy as np
 from numba.core import config as numba_config
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Integer = int | np.integer[Any]
+Integer = SupportsIndex  # what a kernel takes as a number: Python's or numpy's, of any width
 
 config = cast(Any, numba_config)  # its settings are made from the environment, unseen by type checkers
 
