@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 Layer = nn.Linear | nn.Conv2d
+
+L = TypeVar("L", nn.Linear, nn.Conv2d)
 
 Initialise = Callable[[Layer, nn.Module, torch.Generator], None]
 """Fills a layer in place, given the activation that follows it (`nn.Identity()` after the last layer) and a generator."""
@@ -58,6 +61,13 @@ def pytorch_uniform_(layer: Layer, activation: nn.Module, generator: torch.Gener
     """
     bound = 1 / math.sqrt(layer.weight[0].numel())
     _fill_uniform_(layer, bound, bound, generator)
+
+
+def uninitialised(kind: type[L], *arguments: Any, **options: Any) -> L:
+    """Builds a layer without filling it: the constructor alone would draw from the global generator."""
+    layer = nn.utils.skip_init(kind, *arguments, **options)
+    assert isinstance(layer, kind)
+    return layer
 
 
 def as_generator(seed: torch.Generator | int) -> torch.Generator:

@@ -7,14 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ellzero.models.initialise import Initialise, as_generator, paper_uniform_
-
-
-def _uninitialised(fan_in: int, fan_out: int) -> nn.Linear:
-    # The constructor alone would fill the layer from the global generator; skip_init leaves it untouched.
-    layer = nn.utils.skip_init(nn.Linear, fan_in, fan_out)
-    assert isinstance(layer, nn.Linear)
-    return layer
+from ellzero.models.initialise import Initialise, as_generator, paper_uniform_, uninitialised
 
 
 class MLP(nn.Module):
@@ -43,7 +36,7 @@ class MLP(nn.Module):
         super().__init__()
         if len(sizes) < 2 or min(sizes) < 1:
             raise ValueError(f"sizes must hold at least an input and an output size, each at least 1, got {tuple(sizes)}")
-        layers = [_uninitialised(fan_in, fan_out) for fan_in, fan_out in pairwise(sizes)]
+        layers = [uninitialised(nn.Linear, fan_in, fan_out) for fan_in, fan_out in pairwise(sizes)]
         self.layers = nn.ModuleList(layers)
         self.activation = activation()
         generator = as_generator(seed)
@@ -69,3 +62,15 @@ class DigitsMLP(MLP):
 
     def __init__(self, *, initialise: Initialise = paper_uniform_, seed: torch.Generator | int = 0) -> None:
         super().__init__((64, 100, 50, 10), initialise=initialise, seed=seed)
+
+
+class MLP3x512(MLP):
+    """The 3072-512-512-512-10 network with ReLU for 3x32x32 images: 2,103,818 parameters.
+
+    Args:
+        initialise: fills each layer, the paper's rule by default.
+        seed: a generator or a number.
+    """
+
+    def __init__(self, *, initialise: Initialise = paper_uniform_, seed: torch.Generator | int = 0) -> None:
+        super().__init__((3072, 512, 512, 512, 10), initialise=initialise, seed=seed)
