@@ -3,14 +3,15 @@
 import importlib
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
-from ellzero.data import Augmentation, Dataset, Half, Images, Resident, load_images, split
-from ellzero.models import DigitsMLP, LeNet300
+from ellzero.data import Augmentation, Dataset, Half, Images, Resident, load_held_out, load_images, split
+from ellzero.models import VGG16, DigitsMLP, LeNet5Caffe, LeNet300, MLP3x512
 from ellzero.training import Batches, ErrorFn, LossFn, classification_error, classification_loss
 
 
@@ -41,8 +42,13 @@ class Problem:
 
 NETWORKS: dict[str, Callable[[int], nn.Module]] = {
     "lenet-300-100": lambda seed: LeNet300(seed=seed),
+    "lenet-5-caffe": lambda seed: LeNet5Caffe(seed=seed),
+    "vgg-16-512": lambda seed: VGG16(seed=seed),
+    "mlp-3x512": lambda seed: MLP3x512(seed=seed),
     "digits-mlp": lambda seed: DigitsMLP(seed=seed),
 }
+
+_CIFAR10_NETWORKS = frozenset({"vgg-16-512", "mlp-3x512"})
 
 
 def network(name: str, seed: int) -> nn.Module:
@@ -67,6 +73,11 @@ def network(name: str, seed: int) -> nn.Module:
     return model
 
 
+def wants_channels(model: nn.Module) -> bool:
+    """Tells whether a network reads images with a dimension of channels: it holds a convolution over two dimensions."""
+    return any(isinstance(module, nn.Conv2d) for module in model.modules())
+
+
 def imported(reference: str) -> Any:
     """Imports `module:name`; the working directory is looked in first, as `python -m` does.
 
@@ -85,17 +96,19 @@ def imported(reference: str) -> Any:
 
 
 def dataset_for(model_name: str, data: str | None) -> tuple[Dataset, str | None]:
-    """Chooses the data set of a named network: digits for the digits network, else MNIST or Fashion-MNIST by `data`.
+    """Chooses the data set of a network: its own for digits and for the networks of CIFAR-10, else by `data`.
 
-    `data` is a data set's name, or a directory; a directory whose name contains "fashion" holds Fashion-MNIST.
+    `data` is a data set's name, or a directory; one whose name contains "fashion" holds Fashion-MNIST, "cifar" CIFAR-10.
     """
     if model_name == "digits-mlp":
         return Dataset.DIGITS, data
-    if data is None:
-        return Dataset.MNIST, None
-    for dataset in (Dataset.FASHION_MNIST, Dataset.MNIST):
+    for dataset in (Dataset.FASHION_MNIST, Dataset.MNIST, Dataset.CIFAR10):
         if data == dataset.value:
             return dataset, None
+    if model_name in _CIFAR10_NETWORKS or (data is not None and "cifar" in Path(data).name.lower()):
+        return Dataset.CIFAR10, data
+    if data is None:
+        return Dataset.MNIST, None
     fashion = "fashion" in Path(data).name.lower()
     return (Dataset.FASHION_MNIST if fashion else Dataset.MNIST), data
 
@@ -110,6 +123,7 @@ def image_problem(
     validation: int,
     augment: Augmentation | None,
     copies: int | None = None,
+    channels: bool = False,
 ) -> Problem:
     """Builds the problem of classifying one of the image sets known by name.
 
@@ -119,17 +133,23 @@ def image_problem(
         seed: order and augmentation of the training images; the split is always the same.
         batch_size: images a batch.
         train_size: images trained on; None for all that are not held out.
-        validation: images held out.
+        validation: images held out; CIFAR-10 holds out its file 5 whatever is said here.
         augment: changes training images.
         copies: how many augmented copies are made once; None augments anew in each epoch.
+        channels: whether grey images are given one channel, as convolutions want them.
     """
-    images = load_images(dataset, directory)
-    parts = split(len(images), validation, seed=123)
-    order = parts.train if train_size is None else parts.train[:train_size]
-    train, valid = images.take(order), images.take(parts.validation)
+
+    def shaped(images: Images) -> Images:
+        return replace(images, inputs=images.inputs[:, None]) if channels and images.inputs.ndim == 3 else images
+
+    images, valid = shaped(load_images(dataset, directory)), load_held_out(dataset, directory)
+    if valid is None:
+        parts = split(len(images), validation, seed=123)
+        images, valid = images.take(parts.train), images.take(parts.validation)
+    train = images if train_size is None else images.take(torch.arange(min(train_size, len(images))))
 
     def test() -> Batches:
-        return resident(load_images(dataset, directory, Half.TEST))
+        return resident(shaped(load_images(dataset, directory, Half.TEST)))
 
     return Problem(
         train=Resident(train.inputs, train.labels, batch_size=batch_size, seed=seed, augment=augment, copies=copies, white=train.white),

@@ -7,12 +7,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from ellzero.cli.method import chosen_method
 from ellzero.cli.outcome import Outcome, measure, show, to_safetensors
-from ellzero.cli.problem import Problem, dataset_for, image_problem, imported, network
+from ellzero.cli.problem import Problem, dataset_for, image_problem, imported, network, wants_channels
 from ellzero.cli.recipes import RECIPES, Recipe, scaled_to_digits
-from ellzero.cli.sparsify import MethodName, Sparsify, prepare_folder, remove_folder
+from ellzero.cli.sparsify import Sparsify, prepare_folder, remove_folder
 from ellzero.files import replacing
-from ellzero.methods import DRR, RL1, Method, Unregularised
+from ellzero.methods import Unregularised
 from ellzero.records import append_line, read_lines
 from ellzero.training import Checkpoint, Epoch, ErrorIncrease, NonZeros, Sparse, sparsify
 
@@ -37,7 +38,7 @@ def run_sparsify(options: Sparsify, recipe: Recipe | None = None) -> Outcome:
         raise ValueError(f"--threads {options.threads}: expected at least 1")
     torch.set_num_threads(options.threads)
     model = network(options.model, options.seed)
-    problem = problem_for(options, recipe)
+    problem = problem_for(options, recipe, model)
     prepare_folder(options)
     folder = options.output
     try:
@@ -79,21 +80,7 @@ def with_options(recipe: Recipe, options: Sparsify) -> Recipe:
     Raises:
         ValueError: options that contradict each other.
     """
-    method = recipe.method
-    if options.method is not None:
-        proximal = bool(getattr(method, "proximal", False))
-        chosen: dict[MethodName, Method] = {
-            MethodName.NONE: Unregularised(),
-            MethodName.RL1: RL1(alpha=getattr(method, "alpha", 1e-4), proximal=proximal),
-            MethodName.DRR: method if isinstance(method, DRR) else DRR(alpha=1e-4, proximal=proximal),
-        }
-        method = chosen[options.method]
-    for name in ("alpha", "beta"):
-        value = getattr(options, name)
-        if value is not None:
-            if not hasattr(method, name):
-                raise ValueError(f"--{name} means nothing to {type(method).__name__}: leave it out, or choose another --method")
-            method = replace(method, **{name: value})  # pyright: ignore[reportArgumentType]
+    method = chosen_method(recipe.method, options)
     target = recipe.target
     if options.nonzeros is not None and options.error_increase is not None:
         raise ValueError("--nonzeros and --error-increase are two targets: give one of them")
@@ -108,7 +95,7 @@ def with_options(recipe: Recipe, options: Sparsify) -> Recipe:
     return replace(recipe, method=method, target=target, options=more)
 
 
-def problem_for(options: Sparsify, recipe: Recipe) -> Problem:
+def problem_for(options: Sparsify, recipe: Recipe, model: nn.Module) -> Problem:
     """Finds the data: a user's `module:function`, or an image set known by name.
 
     Raises:
@@ -132,6 +119,7 @@ def problem_for(options: Sparsify, recipe: Recipe) -> Problem:
         validation=recipe.validation,
         augment=recipe.augment,
         copies=recipe.copies,
+        channels=wants_channels(model),
     )
 
 

@@ -3,11 +3,13 @@
 import enum
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+
+from ellzero.cli.method_options import MethodName, PMMPOptions, plain
 
 
 class RecipeName(enum.Enum):
@@ -16,14 +18,6 @@ class RecipeName(enum.Enum):
     PAPER = "paper"
     SMALLEST = "smallest"
     FAST = "fast"
-
-
-class MethodName(enum.Enum):
-    """Methods by the names that the command line knows."""
-
-    NONE = "none"
-    RL1 = "rl1"
-    DRR = "drr"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +34,13 @@ class Sparsify:
     """
 
     model: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
-    """lenet-300-100, digits-mlp, or module:factory."""
+    """lenet-300-100, lenet-5-caffe, vgg-16-512, mlp-3x512, digits-mlp, or module:factory."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="RUN")]
     """The folder to write; it must not exist yet, unless --resume is given."""
     recipe: RecipeName = RecipeName.FAST
     """fast: a minute or two on MNIST. smallest: fewest weights, six or seven. paper: the paper's own settings, ten or more."""
     data: Annotated[str | None, tyro.conf.arg(metavar="DIR|NAME|MODULE:FUNCTION")] = None
-    """A folder with the data set's files, mnist, fashion-mnist, or module:function that returns a Problem. Default: $ELLZERO_DATA."""
+    """The data set's folder, mnist, fashion-mnist, cifar10, or module:function that returns a Problem. Default: $ELLZERO_DATA."""
     seed: int = 0
     """Seeds initial weights, the order of the data, and augmentation."""
     method: MethodName | None = None
@@ -55,6 +49,7 @@ class Sparsify:
     """The penalty's strength, in place of the recipe's."""
     beta: float | None = None
     """Sharpness of DRR's penalty, in place of the recipe's."""
+    pmmp: Annotated[PMMPOptions, tyro.conf.OmitArgPrefixes] = field(default_factory=PMMPOptions)
     nonzeros: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Prunes to this many non-zeros instead of the recipe's own target."""
     error_increase: Annotated[float | None, tyro.conf.arg(metavar="POINTS")] = None
@@ -80,12 +75,7 @@ class Sparsify:
 
     def settings(self) -> Mapping[str, Any]:
         """Lists the options that decide the result, for the record and to check a resumed run against."""
-        own: dict[str, Any] = {
-            name: value.value if isinstance(value, enum.Enum) else value
-            for name, value in vars(self).items()
-            if name not in {"output", "threads", "resume", "quiet"}
-        }
-        return own
+        return plain({name: value for name, value in vars(self).items() if name not in {"output", "threads", "resume", "quiet"}})
 
 
 def prepare_folder(options: Sparsify) -> None:

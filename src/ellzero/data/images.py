@@ -22,14 +22,15 @@ class Dataset(enum.Enum):
     MNIST = "mnist"
     FASHION_MNIST = "fashion-mnist"
     DIGITS = "digits"
+    CIFAR10 = "cifar10"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Images:
-    """One half of a set of labelled grey images.
+    """One half of a set of labelled images.
 
     Attributes:
-        inputs: pixels from 0 (background) to `white`, as stored.
+        inputs: pixels from 0 (background) to `white`, as stored; colours are channels, and grey images have none.
         labels: the class of each image (m = n), from 0 to num_classes - 1.
         name: the data set's name.
         half: which half this is.
@@ -37,7 +38,7 @@ class Images:
         white: the pixel value that becomes 1.0: 255 for MNIST and Fashion-MNIST, 16 for the digits.
     """
 
-    inputs: UInt8[Tensor, "n height width"]
+    inputs: UInt8[Tensor, "n *channels height width"]
     labels: Int64[Tensor, " m"]
     name: str
     half: Half

@@ -2,6 +2,7 @@
 
 import os
 
+from ellzero.data.cifar import HELD_OUT_BATCHES, load_cifar10
 from ellzero.data.digits import load_digits
 from ellzero.data.images import Dataset, Half, Images
 from ellzero.data.mnist import load_fashion_mnist, load_mnist
@@ -16,7 +17,7 @@ def load_images(dataset: Dataset, directory: str | os.PathLike[str] | None = Non
         half: which half; the other's files are not opened.
 
     Returns:
-        The images and labels.
+        The images and labels; for CIFAR-10's training half, those of the files 1 to 3 (see `load_held_out`).
 
     Raises:
         FileNotFoundError: the files are not there.
@@ -27,7 +28,19 @@ def load_images(dataset: Dataset, directory: str | os.PathLike[str] | None = Non
             return load_mnist(directory, half)
         case Dataset.FASHION_MNIST:
             return load_fashion_mnist(directory, half)
+        case Dataset.CIFAR10:
+            return load_cifar10(directory, half)
         case Dataset.DIGITS:
             if directory is not None:
                 raise ValueError(f"the digits come with ellzero: expected no directory, got {directory}")
             return load_digits(half)
+
+
+def load_held_out(dataset: Dataset, directory: str | os.PathLike[str] | None = None) -> Images | None:
+    """Loads the images that a data set holds out by itself: file 5 of CIFAR-10, whose files 1 to 3 are trained on; None for the others.
+
+    Raises:
+        FileNotFoundError: the file is not there.
+        ValueError: it is not what it should be.
+    """
+    return load_cifar10(directory, batches=HELD_OUT_BATCHES) if dataset is Dataset.CIFAR10 else None
