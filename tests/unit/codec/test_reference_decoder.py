@@ -1,0 +1,102 @@
+"""The decoder written from docs/format.md alone reads what the package writes."""
+
+import importlib.util
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from ellzero.codec.container import ContainerReader, ContainerWriter, Kind, Original, Tally
+from ellzero.codec.errors import FormatError
+from ellzero.codec.rangecoder import RangeEncoder
+
+ROOT = Path(__file__).parents[3]
+DECODER = ROOT / "tests" / "reference" / "decoder.py"
+
+
+def load() -> ModuleType:
+    specification = importlib.util.spec_from_file_location("reference_decoder", DECODER)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+reference = load()
+
+
+def container(sections: list[tuple[int, bytes, bool]], kind: Kind, original: Original | None) -> bytes:
+    file = io.BytesIO()
+    writer = ContainerWriter(file, kind)
+    for number, payload, check in sections:
+        writer.section(number, payload, check=check)
+    writer.finish(original)
+    return file.getvalue()
+
+
+@given(st.lists(st.tuples(st.integers(1, 127), st.binary(max_size=200), st.booleans()), max_size=4), st.sampled_from(Kind))
+def test_it_takes_containers_apart(sections: list[tuple[int, bytes, bool]], kind: Kind):
+    original = Original(size=1 << 40, sha256=bytes(32)) if kind is Kind.DATA else None
+    found_kind, found, trailer = reference.sections(container(sections, kind, original))
+    assert found_kind == kind
+    assert found == [(number, payload) for number, payload, _ in sections]
+    assert trailer == (b"" if original is None else b"\x80\x80\x80\x80\x80\x20" + bytes(32))
+
+
+@given(st.data())
+def test_both_readers_agree_on_damaged_containers(data: st.DataObject):
+    good = container([(1, b"some payload", True), (2, bytes(200), False)], Kind.NETWORK, None)
+    place = data.draw(st.integers(0, len(good)))
+    bad = good[:place] + data.draw(st.binary(max_size=4)) + good[place + data.draw(st.integers(0, 4)) :]
+    try:
+        expected = reference.sections(bad)[1]
+    except reference.Damaged:
+        with pytest.raises(FormatError):
+            list(ContainerReader(io.BytesIO(bad)).sections(range(1, 128)))
+    else:
+        assert [(section.kind, section.payload) for section in ContainerReader(io.BytesIO(bad)).sections(range(1, 128))] == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 65535)), max_size=200), st.lists(st.integers(0, 3)), st.integers(0, 1 << 40))
+def test_it_decodes_messages(pairs: list[tuple[int, int]], symbols: list[int], raw: int):
+    encoder = RangeEncoder()
+    encoder.encode_bits([bit for bit, _ in pairs], np.array([p for _, p in pairs], np.int64))
+    encoder.encode_symbols(symbols, [1, 4096 - 7, 1, 5])
+    encoder.encode_raw([raw], 41)
+    message = reference.Message(encoder.finish())
+    assert [message.bit(p) for _, p in pairs] == [bit for bit, _ in pairs]
+    assert [message.symbol([1, 4096 - 7, 1, 5]) for _ in symbols] == symbols
+    assert message.raw(41) == raw
+
+
+def test_empty_files_decode():
+    assert reference.decode(container([], Kind.DATA, Tally().original)) == b""
+    assert reference.decode(container([], Kind.NETWORK, None)) == {}
+    with pytest.raises(reference.Damaged, match="size of the original"):
+        reference.decode(container([], Kind.DATA, Original(size=1, sha256=Tally().original.sha256)))
+
+
+def test_it_is_short_and_needs_no_library():
+    text = DECODER.read_text(encoding="utf-8")
+    assert text.count("\n") < 400
+    assert set(re.findall(r"^(?:import|from) (\w+)", text, re.MULTILINE)) <= {"hashlib", "itertools", "sys", "zlib"}
+    data = container([], Kind.NETWORK, None)
+    done = subprocess.run([sys.executable, "-I", "-S", str(DECODER)], input=data, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (0, b"{}"), done.stderr.decode()
+
+
+def test_the_page_holds_the_bytes_that_are_written():
+    page = (ROOT / "docs" / "format.md").read_text(encoding="utf-8")
+    assert f"`{container([], Kind.NETWORK, None).hex(' ')}`" in page
+    encoder = RangeEncoder()
+    encoder.encode_bits([1, 0, 1, 1, 0, 0, 1, 0] * 4, [40000, 300, 65535, 1] * 8)
+    encoder.encode_raw([0x1234567], 28)
+    encoder.encode_symbols([0, 2, 1], [1, 5, 10])
+    assert f"`{encoder.finish().hex(' ')}`" in page
