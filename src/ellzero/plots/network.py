@@ -189,7 +189,9 @@ def _draw_weights(
             axes.add_collection(bundle)
 
 
-def _draw_units(axes: "matplotlib.axes.Axes", index: int, column: _Column, strengths: NDArray[np.float64], edges: NDArray[Any]) -> None:
+def _draw_units(
+    axes: "matplotlib.axes.Axes", index: int, column: _Column, strengths: NDArray[np.floating[Any]], edges: NDArray[Any]
+) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
     units = column.units
