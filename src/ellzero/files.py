@@ -1,6 +1,8 @@
 """File manners, the same for everything that writes: whole files or none."""
 
 import os
+import stat
+import sys
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -9,18 +11,21 @@ from typing import BinaryIO
 
 
 @contextmanager
-def replacing(path: Path) -> Generator[BinaryIO, None, None]:
+def replacing(path: Path, *, overwrite: bool = True, like: os.stat_result | None = None) -> Generator[BinaryIO, None, None]:
     """Opens a temporary file beside `path` for writing and renames it over `path` at the end.
 
     A kill at any time leaves the old file or the new one; an exception leaves the old one and no temporary file.
 
     Args:
         path: the file to write; its folder must exist.
+        overwrite: whether a file that is there at the end, also one made in the meantime, gives way.
+        like: what another file's `stat` gave, whose permissions and times this one takes over.
 
     Yields:
-        The temporary file, binary.
+        The temporary file, binary, which nobody else can read until it is finished.
 
     Raises:
+        FileExistsError: a file is there and `overwrite` is False.
         OSError: the folder is missing or not writable.
     """
     # mkstemp makes files that only their owner reads; a finished file gets what the process would give a plain `open`.
@@ -30,10 +35,35 @@ def replacing(path: Path) -> Generator[BinaryIO, None, None]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
+        os.chmod(temporary, 0o666 & ~_umask() if like is None else stat.S_IMODE(like.st_mode) & 0o777)
+        if like is not None:
+            os.utime(temporary, ns=(like.st_atime_ns, like.st_mtime_ns))
+        if overwrite:
+            os.replace(temporary, path)
+        else:
+            _rename_to_new(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+def _rename_to_new(temporary: str, path: Path) -> None:
+    """Renames a file, unless the name is taken."""
+    if sys.platform == "win32":
+        os.rename(temporary, path)
+        return
+    try:
+        # Unlike a rename, a link fails where the name is taken.
+        os.link(temporary, path)
+    except FileExistsError:
+        raise FileExistsError(f"{path} was made by somebody else in the meantime and stays as it is") from None
+    except OSError:  # A file system without hard links.
+        os.replace(temporary, path)
+    else:
+        os.unlink(temporary)
