@@ -4,9 +4,9 @@
     python -m experiments.recovery table
     python -m experiments.recovery figure
 
-100 unknowns, 10 of them not 0 and of magnitudes 0.5 to 1.5, Gaussian columns, noise of 0.1. Each (method, seed, measurements) is one line of
-`results/recovery.jsonl`; what is recorded already is not run again. Every method is told the noise's sigma and nothing else: among
-the candidates that its hyperparameters give, the one with the shortest description is taken (eq. 2), see `Problem.description`.
+100 unknowns, 10 of them not 0 and of magnitudes 0.5 to 1.5, Gaussian columns, noise of 0.1. Each (method, seed, measurements) is one
+line of `results/recovery.jsonl`; what is recorded already is not run again. Every method is told the noise's sigma and nothing else:
+among the candidates that its hyperparameters give, the one with the shortest description is taken (eq. 2), see `Problem.description`.
 """
 
 import argparse
