@@ -1,0 +1,207 @@
+# pyright: basic
+# Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
+"""The matrix of a tensor's levels, cell by cell: which are zero, how large the others are, and their signs."""
+
+import numpy as np
+
+from ellzero.codec.adaptive import code_adaptive
+from ellzero.codec.jit import kernel
+from ellzero.codec.kernels import Buffer, State
+from ellzero.codec.network.layout import (
+    ABOVE,
+    ALL_COUNT,
+    ALL_MEAN,
+    ALL_SEEN,
+    COLUMNS,
+    DIRECT_SLOTS,
+    EXTRA_BITS,
+    HAS_SIGNS,
+    HAS_ZEROS,
+    LINE_SLOTS,
+    LIVE_COLUMNS,
+    LOGARITHMIC,
+    MEANS,
+    MIXED,
+    ROW_CELLS,
+    ROW_COUNT,
+    ROW_MEAN,
+    ROW_SEEN,
+    ROWS,
+    ROWS_LEFT,
+    TAPS,
+    TOP_BIT,
+    WIDTH,
+    ZERO,
+    ZERO_SLOTS,
+    Cells,
+)
+from ellzero.codec.network.logistic import rate_table
+from ellzero.codec.network.mixing import Memory, Slots, Weights, code_mixed
+from ellzero.codec.network.values import code_extra, code_magnitude, code_sign
+
+_LIMIT = 1023
+_RATE = rate_table()
+_LONGEST = np.int64(255)
+
+
+@kernel
+def _steps(left: int) -> int:
+    """Sorts a number of chances that are left into classes 1 to 7."""
+    step = np.int64(1)
+    while left > np.int64(1) and step < np.int64(7):
+        left = (left + np.int64(1)) >> np.int64(1)
+        step += np.int64(1)
+    return step
+
+
+@kernel
+def _log(value: int) -> int:
+    """Returns four times the logarithm to base 2 of 4 + value, less 8; between powers of two by the two bits that follow the first."""
+    value = np.int64(value) + np.int64(4)
+    shift = np.int64(0)
+    while value >= np.int64(8):
+        value >>= np.int64(1)
+        shift += np.int64(1)
+    return np.int64(4) * shift + value - np.int64(4)
+
+
+@kernel
+def _moved(mean: int, seen: int, size: int) -> int:
+    """Returns a mean after one more magnitude."""
+    rate = np.int64(_RATE[min(np.int64(seen), _LONGEST)])
+    return mean + ((((size << np.int64(8)) - mean) * rate) >> np.int64(16))
+
+
+@kernel
+def _clip(value: int, limit: int) -> int:
+    return min(max(np.int64(value), np.int64(0)), np.int64(limit) - np.int64(1))
+
+
+@kernel
+def code_cells(
+    state: State, data: Buffer, decode: bool, memory: Memory, weights: Weights, slots: Slots, cells: Cells, start: int, stop: int
+) -> None:
+    """Codes the cells from `start` up to `stop` of the flat matrix; to be called in order, from 0 to the end."""
+    geometry, running, levels = cells.geometry, cells.running, cells.levels
+    extra, rows, live_columns, link = cells.extra, cells.rows, cells.columns, cells.link
+    column_count, channel_mean, channel_seen, tap_mean, tap_seen = (
+        cells.column_count,
+        cells.channel_mean,
+        cells.channel_seen,
+        cells.tap_mean,
+        cells.tap_seen,
+    )
+    columns, taps, width = geometry[COLUMNS], geometry[TAPS], geometry[WIDTH]
+    logarithmic, has_zeros, mixed = geometry[LOGARITHMIC] != 0, geometry[HAS_ZEROS] != 0, geometry[MIXED] != 0
+    zero, one, two, four = np.int64(0), np.int64(1), np.int64(2), np.int64(4)
+    own_rows = np.int64(LINE_SLOTS)
+    own_columns = own_rows + geometry[ROWS]
+    row = np.int64(start) // columns
+    column = np.int64(start) - row * columns
+    tap = column % taps
+    channel = column // taps
+    half = (running[ALL_COUNT] >> one) // columns
+    recent = zero
+    for index in range(start, stop):
+        at = np.int64(index)
+        if column == columns:
+            column = tap = channel = zero
+            row += one
+        elif tap == taps:
+            tap = zero
+            channel += one
+        if column == zero:
+            running[ROW_SEEN] = running[ROW_COUNT] = running[ROW_CELLS] = zero
+            running[ROW_MEAN] = running[ALL_MEAN]
+            half = (running[ALL_COUNT] >> one) // columns
+            if row > zero and rows[row - one]:
+                running[ABOVE] = row - one
+                running[ROWS_LEFT] -= one
+        if not rows[row] or not live_columns[column]:
+            levels[at] = np.int32(0)
+            column += one
+            tap += one
+            continue
+        above = running[ABOVE]
+        left = np.int64(levels[at - one]) if column > zero else zero
+        over = np.int64(levels[above * columns + column]) if above >= zero else zero
+        level = np.int64(levels[at])
+        size = abs(level)
+        nonzero = one
+        if has_zeros and not mixed:
+            count = np.int64(column_count[column])
+            context = np.int64(left != zero) + two * np.int64(over != zero)
+            context += four * (np.int64(count > half) + np.int64(count > two * half) + np.int64(count > four * half))
+            context += np.int64(16) * (recent & np.int64(1)) + np.int64(32) * np.int64((recent & np.int64(0x3E)) != zero)
+            context += np.int64(64) * np.int64((recent >> np.int64(6)) != zero)
+            nonzero = code_adaptive(state, data, decode, memory, DIRECT_SLOTS + context, np.int64(size > zero), _LIMIT)
+            recent = ((recent << one) | nonzero) & np.int64(0xFFFFFFFF)
+        if nonzero or mixed:
+            up = np.int64(levels[at - width]) if column >= width and width > one else zero
+            block = np.int64(levels[at - taps]) if column >= taps and taps > one else zero
+            if channel_seen[channel] == zero:
+                channel_mean[channel] = running[ALL_MEAN]
+            if tap_seen[tap] == zero:
+                tap_mean[tap] = running[ALL_MEAN]
+            of_row, of_channel, of_tap = running[ROW_MEAN], channel_mean[channel], tap_mean[tap]
+            around = abs(left) + abs(up) + abs(block) + abs(over)
+            if logarithmic:
+                expected = _clip((of_row + of_channel + of_tap - two * running[ALL_MEAN]) >> np.int64(6), MEANS)
+                near = _clip(around, MEANS)
+                lines = _clip(of_row >> np.int64(8), 8) * np.int64(8) + _clip(of_channel >> np.int64(8), 8)
+            else:
+                logs = _log(of_row >> four) + _log(of_channel >> four) + _log(of_tap >> four)
+                expected = _clip(logs - two * _log(running[ALL_MEAN] >> four), MEANS)
+                near = _clip(_log(four * around), MEANS)
+                lines = _clip(_log(of_row >> four) >> two, 8) * np.int64(8) + _clip(_log(of_channel >> four) >> two, 8)
+            if has_zeros and mixed:
+                a, b = np.int64(left != zero), np.int64(up != zero)
+                c = np.int64(levels[at - width + one] != 0) if column >= width and width > one else zero
+                d = np.int64(levels[at - width - one] != 0) if column > width and width > one else zero
+                touching = a + b + c + d
+                touching += np.int64(levels[at - two] != 0) if column > one else zero
+                touching += np.int64(levels[at - two * width] != 0) if column >= two * width and width > one else zero
+                count = np.int64(column_count[column])
+                slots[0] = ZERO_SLOTS
+                slots[1] = own_rows + row
+                slots[2] = own_columns + column
+                slots[3] = ZERO_SLOTS + 1 + a + two * b + four * c + np.int64(8) * d
+                slots[4] = ZERO_SLOTS + 17 + np.int64(link[column]) * four + min(running[ROW_COUNT], np.int64(3))
+                slots[5] = ZERO_SLOTS + 49 + min(touching, np.int64(5)) * np.int64(6) + min(count, np.int64(5))
+                slots[6] = ZERO_SLOTS + 85 + (zero if count else _steps(running[ROWS_LEFT]))
+                slots[7] = ZERO_SLOTS + 93 + (zero if running[ROW_COUNT] else _steps(running[LIVE_COLUMNS] - running[ROW_CELLS]))
+                slots[8] = ZERO_SLOTS + 101 + min(running[ROW_COUNT], np.int64(15))
+                slots[9] = ZERO_SLOTS + 117 + expected
+                slots[10] = ZERO_SLOTS + 165 + near
+                around = min(abs(left), two) + np.int64(3) * min(abs(over), two) + np.int64(9) * min(abs(up), two)
+                slots[11] = ZERO_SLOTS + 213 + around + np.int64(27) * min(abs(block), two)
+                nonzero = code_mixed(state, data, decode, memory, weights, slots, 12, ZERO, np.int64(size > zero), _LIMIT)
+            if nonzero:
+                size = code_magnitude(state, data, decode, memory, weights, slots, size, expected, near, abs(left), abs(over), tap, lines)
+                level = size
+                if geometry[HAS_SIGNS] and code_sign(
+                    state, data, decode, memory, weights, slots, np.int64(levels[at] < 0), left, up, block, over
+                ):
+                    level = -size
+                levels[at] = np.int32(level)
+                bits = geometry[EXTRA_BITS]
+                if bits < zero:
+                    bits = max(geometry[TOP_BIT] - size, zero)
+                if bits > zero:
+                    extra[at] = code_extra(state, data, decode, memory, weights, slots, extra[at], bits, size)
+                running[ALL_COUNT] += one
+                running[ROW_COUNT] += one
+                column_count[column] += np.int32(1)
+            running[ALL_MEAN] = _moved(running[ALL_MEAN], running[ALL_SEEN], size)
+            running[ALL_SEEN] += one
+            running[ROW_MEAN] = _moved(of_row, running[ROW_SEEN], size)
+            running[ROW_SEEN] += one
+            channel_mean[channel] = _moved(of_channel, channel_seen[channel], size)
+            channel_seen[channel] += one
+            tap_mean[tap] = _moved(of_tap, tap_seen[tap], size)
+            tap_seen[tap] += one
+        if not nonzero:
+            levels[at] = np.int32(0)
+        running[ROW_CELLS] += one
+        column += one
+        tap += one

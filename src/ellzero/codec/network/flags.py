@@ -1,0 +1,50 @@
+# pyright: basic
+# Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
+"""Which rows and columns of a tensor hold anything but zeros."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ellzero.codec.jit import kernel
+from ellzero.codec.kernels import Buffer, State
+from ellzero.codec.network.layout import LIVE, LIVE_SLOTS
+from ellzero.codec.network.mixing import Memory, Slots, Weights, code_mixed
+
+_LIMIT = 255
+
+
+@kernel
+def code_flags(
+    state: State,
+    data: Buffer,
+    decode: bool,
+    memory: Memory,
+    weights: Weights,
+    slots: Slots,
+    flags: NDArray[np.uint8],
+    width: int,
+    link: NDArray[np.uint8],
+) -> None:
+    """Codes one decision a line.
+
+    Args:
+        state, data, decode, memory, weights, slots: as in `code_mixed`.
+        flags: 1 where the line lives, [n]; filled in where the stream is read.
+        width: of the image that the lines are pixels of, or 1.
+        link: class of the same line in an earlier tensor, 0..7, [n]; zeros without one.
+    """
+    width = np.int64(width)
+    zero, one, two = np.int64(0), np.int64(1), np.int64(2)
+    for index in range(flags.size):
+        at = np.int64(index)
+        left = np.int64(flags[at - one]) if at > zero else zero
+        second = np.int64(flags[at - two]) if at > one else zero
+        up = np.int64(flags[at - width]) if at >= width and width > one else zero
+        up_right = np.int64(flags[at - width + one]) if at >= width and width > one else zero
+        up_left = np.int64(flags[at - width - one]) if at > width and width > one else zero
+        linked = min(np.int64(link[at]), np.int64(3))
+        slots[0] = LIVE_SLOTS
+        slots[1] = LIVE_SLOTS + 1 + left + two * up + np.int64(4) * up_right + np.int64(8) * up_left
+        slots[2] = LIVE_SLOTS + 17 + linked
+        slots[3] = LIVE_SLOTS + 21 + linked * np.int64(6) + left + second + up + up_right + up_left
+        flags[at] = np.uint8(code_mixed(state, data, decode, memory, weights, slots, 4, LIVE, np.int64(flags[at]), _LIMIT))

@@ -1,0 +1,166 @@
+"""A tensor as the coder of levels takes it: a matrix with an order of its cells, links to earlier tensors, and a model that others share."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ellzero.codec.network import layout
+from ellzero.codec.network.coder import Coder
+from ellzero.codec.network.layout import Cells
+from ellzero.codec.network.mixing import Model
+
+MIXED_CELLS = 1 << 18
+"""Larger matrices than this are written in the quick mode."""
+
+# Contexts of the numbers that are coded here.
+_FORM, _COLUMN_LINK, _ROW_LINK = 20, 21, 22
+
+Profile = NDArray[np.uint8]
+"""How alive each row of a tensor is: the number of bits of its count of non-zeros, at most 7."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """A tensor's shape as a matrix.
+
+    Attributes:
+        rows: output channels; 1 for a vector.
+        columns: cells of a row.
+        taps: cells of a channel: the places of a convolution's kernel.
+        width: cells after which a neighbour in the second direction comes, in an image or a kernel; 0 or 1 for none.
+    """
+
+    rows: int
+    columns: int
+    taps: int
+    width: int
+
+
+def form_of(shape: tuple[int, ...], words: int, image_width: int) -> Form:
+    """Finds the matrix for a shape.
+
+    Args:
+        shape: of the tensor.
+        words: of one number; the words of a number are neighbours in a row.
+        image_width: of a matrix whose columns are pixels, else 0.
+    """
+    size = math.prod(shape) * words
+    if len(shape) < 2:
+        return Form(rows=1, columns=size, taps=1, width=0)
+    taps = max(math.prod(shape[2:]) * words, 1)
+    width = shape[-1] * words if len(shape) > 3 else image_width if len(shape) == 2 else 0
+    return Form(rows=shape[0], columns=size // max(shape[0], 1), taps=taps, width=width)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Levels:
+    """Levels and what is known of them beforehand.
+
+    Attributes:
+        form: the matrix.
+        levels: row by row, [rows * columns]; filled in where they are read.
+        extra: bits that follow each, of the same size; or empty.
+        extra_bits: how many of them; -1 where the level says so.
+        top: the level that no bits follow, where `extra_bits` is -1.
+        logarithmic: whether the levels are logarithms.
+    """
+
+    form: Form
+    levels: NDArray[np.int32]
+    extra: NDArray[np.uint64]
+    extra_bits: int
+    top: int
+    logarithmic: bool
+
+
+def code_levels(coder: Coder, model: Model, matrix: Levels, profiles: list[Profile]) -> Profile:
+    """Codes the levels of a tensor.
+
+    Args:
+        coder: written or read.
+        model: of tensors like this one, which learns.
+        matrix: the levels.
+        profiles: of the tensors before it in its group.
+
+    Returns:
+        The tensor's own profile.
+    """
+    form, levels = matrix.form, matrix.levels.reshape(matrix.form.rows, matrix.form.columns)
+    alive = levels != 0
+    modes = int(not alive.all()) + 2 * int((levels < 0).any()) + 4 * int(levels.size <= MIXED_CELLS)
+    modes = coder.number(_FORM, modes, below=8, what="the mode of a tensor")
+    has_zeros, has_signs, mixed = modes & 1, modes >> 1 & 1, modes >> 2
+    own = layout.with_own_slots(model, form.rows + form.columns if mixed else 0)
+    rows = np.ones(form.rows, np.uint8)
+    columns = np.ones(form.columns, np.uint8)
+    link = np.zeros(form.columns, np.uint8)
+    if has_zeros:
+        link = _linked(coder, _COLUMN_LINK, profiles, form.columns // form.taps, form.taps)
+        if form.rows > 1:
+            rows, columns = alive.any(1).astype(np.uint8), alive.any(0).astype(np.uint8)
+            row_link = _linked(coder, _ROW_LINK, profiles, form.rows, 1)
+            coder.flags(own, columns, form.width, link)
+            coder.flags(own, rows, 1, row_link)
+    channels = form.columns // form.taps
+    running = np.zeros(layout.RUNNING, np.int64)
+    running[layout.ALL_MEAN] = 256
+    running[layout.ABOVE] = -1
+    running[layout.ROWS_LEFT] = rows.sum()
+    running[layout.LIVE_COLUMNS] = columns.sum()
+    cells = Cells(
+        matrix.levels,
+        matrix.extra,
+        rows,
+        columns,
+        link,
+        np.array(
+            [
+                form.rows,
+                form.columns,
+                form.taps,
+                form.width,
+                int(matrix.logarithmic),
+                has_zeros,
+                mixed,
+                has_signs,
+                matrix.extra_bits,
+                matrix.top,
+            ],
+            np.int64,
+        ),
+        running,
+        np.zeros(form.columns, np.int32),
+        np.zeros(channels, np.int64),
+        np.zeros(channels, np.int64),
+        np.zeros(form.taps, np.int64),
+        np.zeros(form.taps, np.int64),
+    )
+    coder.cells(own, cells)
+    model.memory[:] = own.memory[: model.memory.size]
+    return _profile(levels)
+
+
+def _profile(levels: NDArray[np.int32]) -> Profile:
+    counts = (levels != 0).sum(1) if levels.shape[0] > 1 else (levels[0] != 0).astype(np.int64)
+    return np.minimum(np.frexp(counts.astype(np.float64))[1], 7).astype(np.uint8)
+
+
+def _linked(coder: Coder, context: int, profiles: list[Profile], lines: int, taps: int) -> NDArray[np.uint8]:
+    """Codes which earlier profile the lines are linked to, and stretches it over them: a channel's over its taps, a feature map's over its pixels."""
+    fitting = [number for number, profile in enumerate(profiles) if 1 < profile.size <= lines and lines % profile.size == 0]
+    chosen = 0
+    if fitting and not coder.reading:
+        # The latest of the largest: vectors among them say less than matrices.
+        largest = max(profiles[number].size for number in fitting)
+        chosen = 1 + min(
+            (index for index, number in enumerate(reversed(fitting)) if profiles[number].size == largest),
+            key=lambda index: (-int(profiles[fitting[-1 - index]].max() > 1), index),
+        )
+    if fitting:
+        chosen = coder.number(context, chosen, below=len(fitting) + 1, what="a link between tensors")
+    if not chosen:
+        return np.zeros(lines * taps, np.uint8)
+    profile = profiles[fitting[-chosen]]
+    return np.repeat(profile, lines * taps // profile.size)

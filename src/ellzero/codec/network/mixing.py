@@ -1,0 +1,124 @@
+# pyright: basic
+# Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
+"""A binary decision seen in several contexts: the model of names, positions and values alike.
+
+Each context owns a cell of `ellzero.codec.adaptive`. The cells' logits, weighted and summed, give the probability that is coded; the weights
+follow the gradient of the coded length. A cell that was never used speaks for the decision's first context. Logistic mixing: Mahoney, Adaptive
+weighing of context models for lossless data compression, 2005.
+
+The same kernels encode and decode. To learn without writing, encode into an empty buffer.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ellzero.codec.adaptive import NEW
+from ellzero.codec.jit import kernel
+from ellzero.codec.kernels import Buffer, State, decode_bit, decode_raw, encode_bit, encode_raw
+from ellzero.codec.network.logistic import LOGIT_LIMIT, rate_table, squash_table, stretch_table
+
+WEIGHT_ONE = 1 << 16
+MIXER_RATE = 3
+MAX_INPUTS = 16
+
+_SQUASH = squash_table()
+_STRETCH = stretch_table()
+_RATE = rate_table()
+_COUNT_BITS = np.int64(10)
+_COUNT_MASK = np.int64(1023)
+_PROBABILITY_MASK = np.int64(0xFFFFFC00)
+_CERTAIN = np.int64(1 << 22)
+_TO_16_BITS = np.int64(16)
+_SAID = np.int64(MAX_INPUTS)
+
+Memory = NDArray[np.uint32]
+Weights = NDArray[np.int64]
+Slots = NDArray[np.int64]
+
+
+class Stream(NamedTuple):
+    """A message of the range coder: the coder's state, the bytes, and whether they are read or written."""
+
+    state: NDArray[np.uint64]
+    data: NDArray[np.uint8]
+    decode: bool
+
+
+class Model(NamedTuple):
+    """What was learned: cells and weights, [mixers, inputs]. `slots` holds the contexts of the next decision, and after them what they said."""
+
+    memory: NDArray[np.uint32]
+    weights: NDArray[np.int64]
+    slots: NDArray[np.int64]
+
+
+def new_model(cells: int, weights: NDArray[np.int64]) -> Model:
+    """Makes a model that has seen nothing: every cell at 1/2.
+
+    Args:
+        cells: how many.
+        weights: the first weights, [mixers, inputs], times 2^16.
+    """
+    return Model(np.full(cells, NEW, np.uint32), weights.astype(np.int64), np.zeros(2 * MAX_INPUTS, np.int64))
+
+
+@kernel
+def code_raw(state: State, data: Buffer, decode: bool, value: int, count: int) -> int:
+    """Codes `count` bits, each as likely 0 as 1. Returns them, uint64."""
+    if decode:
+        return decode_raw(state, data, count)
+    encode_raw(state, data, value, count)
+    return np.uint64(value)
+
+
+@kernel
+def code_mixed(
+    state: State, data: Buffer, decode: bool, memory: Memory, weights: Weights, slots: Slots, inputs: int, mixer: int, bit: int, limit: int
+) -> int:
+    """Codes a decision.
+
+    Args:
+        state: of the range coder.
+        data: its bytes.
+        decode: whether they are read.
+        memory: the model's cells, which learn.
+        weights: the model's weights, which learn.
+        slots: the contexts: a cell each.
+        inputs: how many contexts there are.
+        mixer: the row of the weights.
+        bit: the decision; anything where it is read.
+        limit: how many decisions a cell remembers.
+
+    Returns:
+        The decision, int64.
+    """
+    first = np.int64(memory[slots[0]]) & _PROBABILITY_MASK
+    dot = np.int64(WEIGHT_ONE // 2)
+    for index in range(inputs):
+        slot = slots[index]
+        cell = np.int64(memory[slot])
+        if (cell & _COUNT_MASK) == np.int64(0):
+            cell = first
+            memory[slot] = np.uint32(cell)
+        logit = np.int64(_STRETCH[cell >> _TO_16_BITS])
+        slots[_SAID + index] = logit
+        dot += weights[mixer, index] * logit
+    logit = min(max(dot >> np.int64(16), np.int64(-LOGIT_LIMIT)), np.int64(LOGIT_LIMIT))
+    p = np.int64(_SQUASH[logit + np.int64(LOGIT_LIMIT)])
+    decided = np.int64(bit)
+    if decode:
+        decided = decode_bit(state, data, p)
+    else:
+        encode_bit(state, data, decided, p)
+    error = ((decided << np.int64(16)) - p) * np.int64(MIXER_RATE)
+    for index in range(inputs):
+        weights[mixer, index] += (slots[_SAID + index] * error + np.int64(1 << 15)) >> np.int64(16)
+        slot = slots[index]
+        cell = np.int64(memory[slot])
+        count = cell & _COUNT_MASK
+        p = cell >> _COUNT_BITS
+        p += ((_CERTAIN * decided - p) * np.int64(_RATE[count])) >> np.int64(16)
+        memory[slot] = np.uint32((p << _COUNT_BITS) | min(count + np.int64(1), np.int64(limit)))
+    return decided

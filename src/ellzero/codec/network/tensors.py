@@ -1,0 +1,134 @@
+"""What the coder of networks takes: tensors by name, each as the bits it has, as levels on a grid, or as another one's double."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ellzero.codec.network.dtypes import DType, Words, dtype_of
+from ellzero.codec.network.grids import Grid
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exact:
+    """A tensor that comes back bit for bit.
+
+    Attributes:
+        name: unique within the network; text without the character NUL.
+        dtype: data type.
+        shape: sizes of the dimensions.
+        words: the bits of its numbers, row by row, [numbers * words of a number]; see `exact`.
+        image_width: width of the image whose pixels the columns are, for the first layer of a network of images; 0 for none.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    words: Words
+    image_width: int = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the tensor in memory."""
+        return math.prod(self.shape) * self.dtype.num_bytes
+
+    def array(self) -> NDArray[np.generic]:
+        """Returns the tensor as an array of numpy, or its bits as unsigned integers where numpy lacks the type (bfloat16, 8-bit floats)."""
+        return self.words.view(self.dtype.array_type or self.dtype.word_type).reshape(self.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantised:
+    """A tensor that comes back as levels times a grid, on every machine with the same bits.
+
+    Attributes:
+        name: unique within the network; text without the character NUL.
+        dtype: a floating-point data type.
+        shape: sizes of the dimensions.
+        levels: integers, of that shape; 0 is exactly zero.
+        grid: what a level is worth.
+        image_width: as in `Exact`.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    levels: NDArray[np.int32]
+    grid: Grid
+    image_width: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tied:
+    """A tensor that is another one under a second name, and takes no more room than that name.
+
+    Attributes:
+        name: unique within the network.
+        of: name of the tensor, which comes earlier.
+    """
+
+    name: str
+    of: str
+
+
+Entry = Exact | Quantised | Tied
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What is known of a tensor before its numbers are decoded, so that a caller can refuse it in time.
+
+    Attributes:
+        name: of the tensor.
+        dtype: data type.
+        shape: sizes of the dimensions.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+
+
+def exact(name: str, array: NDArray[np.generic], *, image_width: int = 0) -> Exact:
+    """Takes an array of numpy as it is.
+
+    Args:
+        name: of the tensor.
+        array: of any type that safetensors knows and numpy has; for others make an `Exact` of their bits.
+        image_width: as in `Exact`.
+
+    Raises:
+        TypeError: a type that no network file knows.
+    """
+    dtype = dtype_of(array)
+    little = np.ascontiguousarray(array, dtype=dtype.array_type)
+    words = little.reshape(-1).view(dtype.word_type)
+    return Exact(name=name, dtype=dtype, shape=array.shape, words=words, image_width=image_width)
+
+
+def check_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Passes entries on, each checked against those before it.
+
+    Raises:
+        ValueError: a name twice or with the character NUL, a shape that does not fit, a tie to no earlier tensor.
+    """
+    seen: set[str] = set()
+    for entry in entries:
+        if entry.name in seen:
+            raise ValueError(f"two tensors are called {entry.name!r}; names are unique")
+        if "\0" in entry.name:
+            raise ValueError(f"the name {entry.name!r} has the character NUL; rename it")
+        if isinstance(entry, Tied):
+            if entry.of not in seen:
+                raise ValueError(f"{entry.name!r} is tied to {entry.of!r}, which does not come before it")
+        else:
+            count = math.prod(entry.shape)
+            given = entry.words.size if isinstance(entry, Exact) else entry.levels.size
+            wanted = count * entry.dtype.words
+            if given != wanted or min(entry.shape, default=0) < 0:
+                raise ValueError(f"{entry.name!r} has {given} words for the shape {entry.shape}, which takes {wanted}")
+        if not isinstance(entry, Tied):
+            seen.add(entry.name)
+        yield entry

@@ -1,0 +1,122 @@
+# pyright: basic
+# Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
+"""How large a level is, its sign, and the bits that follow it."""
+
+import numpy as np
+
+from ellzero.codec.adaptive import code_adaptive
+from ellzero.codec.jit import kernel
+from ellzero.codec.kernels import Buffer, State
+from ellzero.codec.network.layout import (
+    ESCAPE_SLOTS,
+    EXTRA_SLOTS,
+    MAGNITUDE,
+    MAGNITUDE_SLOTS,
+    OWN_SLOTS,
+    SIGN,
+    SIGN_SLOTS,
+    UNARY,
+)
+from ellzero.codec.network.mixing import Memory, Slots, Weights, code_mixed, code_raw
+
+LIMIT = 255
+_MODELLED = np.int64(3)
+
+
+@kernel
+def code_magnitude(
+    state: State,
+    data: Buffer,
+    decode: bool,
+    memory: Memory,
+    weights: Weights,
+    slots: Slots,
+    size: int,
+    expected: int,
+    near: int,
+    left: int,
+    over: int,
+    tap: int,
+    lines: int,
+) -> int:
+    """Codes a magnitude, at least 1. Returns it, int64.
+
+    Args:
+        state, data, decode, memory, weights, slots: as in `code_mixed`.
+        size: the magnitude; anything where the stream is read.
+        expected: class of what row, channel and tap together let one expect.
+        near: class of the neighbours' magnitudes.
+        left: the magnitude before it.
+        over: the magnitude in the row before.
+        tap: its place in the kernel of a convolution.
+        lines: class of the row's mean and of the channel's.
+    """
+    one = np.int64(1)
+    pair = min(np.int64(left), np.int64(7)) + np.int64(8) * min(np.int64(over), np.int64(7))
+    magnitude = one
+    while magnitude <= np.int64(UNARY):
+        base = MAGNITUDE_SLOTS + (magnitude - one) * np.int64(256)
+        slots[0] = base
+        slots[1] = OWN_SLOTS + magnitude
+        slots[2] = base + 1 + expected
+        slots[3] = base + 49 + near
+        slots[4] = base + 97 + pair
+        slots[5] = base + 161 + min(np.int64(tap), np.int64(30))
+        slots[6] = base + 192 + lines
+        if not code_mixed(state, data, decode, memory, weights, slots, 7, MAGNITUDE - 1 + magnitude, np.int64(size > magnitude), LIMIT):
+            return magnitude
+        magnitude += one
+    rest = np.int64(size) - np.int64(UNARY)
+    bits = np.int64(0)
+    while bits < np.int64(31) and code_adaptive(
+        state, data, decode, memory, ESCAPE_SLOTS + bits, np.int64((rest >> (bits + one)) > np.int64(0)), LIMIT
+    ):
+        bits += one
+    low = code_raw(state, data, decode, np.uint64(rest) & ((np.uint64(1) << np.uint64(bits)) - np.uint64(1)), bits)
+    return np.int64(UNARY) + ((one << bits) | np.int64(low))
+
+
+@kernel
+def _ternary(level: int) -> int:
+    return np.int64(1) + np.int64(level > 0) - np.int64(level < 0)
+
+
+@kernel
+def code_sign(
+    state: State,
+    data: Buffer,
+    decode: bool,
+    memory: Memory,
+    weights: Weights,
+    slots: Slots,
+    negative: int,
+    left: int,
+    up: int,
+    block: int,
+    over: int,
+) -> int:
+    """Codes whether a level is negative, seeing the levels around it. Returns 1 where it is, int64."""
+    slots[0] = SIGN_SLOTS
+    slots[1] = SIGN_SLOTS + 1 + _ternary(left) * np.int64(3) + _ternary(up)
+    slots[2] = SIGN_SLOTS + 10 + _ternary(block) * np.int64(3) + _ternary(over)
+    return code_mixed(state, data, decode, memory, weights, slots, 3, SIGN, negative, LIMIT)
+
+
+@kernel
+def code_extra(
+    state: State, data: Buffer, decode: bool, memory: Memory, weights: Weights, slots: Slots, extra: int, bits: int, size: int
+) -> int:
+    """Codes the bits that follow a level of a float or an integer: the first three by what they were before, the rest as they are. Returns them, uint64."""
+    one = np.int64(1)
+    base = EXTRA_SLOTS + min(np.int64(size) - one, np.int64(31)) * np.int64(8)
+    left = np.int64(bits)
+    node = one
+    while left > np.int64(0) and node < (one << _MODELLED):
+        left -= one
+        bit = np.int64((np.uint64(extra) >> np.uint64(left)) & np.uint64(1))
+        node = node * np.int64(2) + code_adaptive(state, data, decode, memory, base + node, bit, 1023)
+    high = np.uint64(node)
+    low = code_raw(state, data, decode, np.uint64(extra) & ((np.uint64(1) << np.uint64(left)) - np.uint64(1)), left)
+    # The node carries a 1 in front of the bits.
+    modelled = np.int64(bits) - left
+    return ((high - (np.uint64(1) << np.uint64(modelled))) << np.uint64(left)) | np.uint64(low)
