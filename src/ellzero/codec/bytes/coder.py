@@ -4,9 +4,9 @@
 
 import numpy as np
 
-from ellzero.codec.bytes.contexts import note_byte, set_contexts, set_direct
+from ellzero.codec.bytes.contexts import note_byte, set_contexts
 from ellzero.codec.bytes.model import learn, look_up, predict
-from ellzero.codec.bytes.state import BIT_COUNT, ERROR_RATE, NODE, PARTIAL, POSITION, Model
+from ellzero.codec.bytes.state import BIT_COUNT, PARTIAL, Model
 from ellzero.codec.jit import kernel
 from ellzero.codec.kernels import decode_bit, encode_bit, finish_encoder, start_decoder, start_encoder
 
@@ -24,12 +24,9 @@ def code_block(m: Model, data: np.ndarray, coded: np.ndarray, decode: bool) -> i
         set_contexts(m)
         r[PARTIAL] = 1
         r[BIT_COUNT] = 0
-        r[ERROR_RATE] = 6 + 60000 // (r[POSITION] + 3000)
         byte = np.int64(data[index])
-        for half in range(2):
-            look_up(m, r[PARTIAL])
-            set_direct(m, r[PARTIAL])
-            r[NODE] = 1
+        for _ in range(2):
+            look_up(m)
             for _ in range(4):
                 p = predict(m)
                 if decode:

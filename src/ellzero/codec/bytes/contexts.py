@@ -1,57 +1,60 @@
 # pyright: basic
 # Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
-"""The contexts of the byte model, as hashes of what was read before."""
+"""The contexts of the byte model: registers that follow what is read, and hashes of them. Written down in docs/bytes-model.md."""
 
 import numpy as np
 
+from ellzero.codec.bytes.matches import combine, follow_matches
 from ellzero.codec.bytes.state import (
+    ABOVE,
+    COLUMN,
+    CONTEXTS,
     FIRST,
     GAP,
-    INDIRECT1,
+    HASHES,
+    HISTORY_MASK,
+    INDIRECT_BASE,
     LINE,
     LINE1,
     MATCH_STATE,
+    NUMBER,
     OLDER,
+    PLAN,
     POSITION,
     PREVIOUS,
     SHAPE,
+    STRIDE,
+    TAG_DEPTH,
+    TAG_NAME,
+    TAG_STATE,
+    TAGS,
+    VALUES,
     WORD,
     WORD1,
     WORD2,
     WORD3,
     WORD_LENGTH,
     Model,
-)
+)  # fmt: skip
+from ellzero.codec.bytes.tables import CLASSES
 from ellzero.codec.jit import kernel
-
-
-@kernel
-def combine(value: int, more: int) -> int:
-    """Hashes two numbers below 2^32 into one."""
-    return (((value + more + 1) * 0x1E35A7BD) >> 16) & 0xFFFFFFFF
 
 
 @kernel
 def note_byte(m: Model, byte: int) -> None:
     """Brings the registers up to date with a byte that is complete."""
     r = m.registers
-    position = r[POSITION]
-    m.history[position & m.history_mask] = np.uint8(byte)
-    position += 1
-    r[POSITION] = position
+    m.history[r[POSITION] & r[HISTORY_MASK]] = np.uint8(byte)
+    r[POSITION] += 1
     before = r[PREVIOUS]
-    c1 = before & 255
-    m.indirect[c1] = np.uint32(((np.int64(m.indirect[c1]) << 8) | byte) & 0xFFFFFF)
-    pair = before & 0xFFFF
-    m.indirect[256 + pair] = np.uint32(((np.int64(m.indirect[256 + pair]) << 8) | byte) & 0xFFFFFF)
+    for slot in (r[INDIRECT_BASE] + (before & 255), r[INDIRECT_BASE] + 256 + (before & 0xFFFF)):
+        m.counters[slot] = np.uint32(((np.int64(m.counters[slot]) << 8) | byte) & 0xFFFFFF)
     r[OLDER] = ((r[OLDER] << 8) | (before >> 24)) & 0xFFFFFFFF
-    previous = ((before << 8) | byte) & 0xFFFFFFFF
-    r[PREVIOUS] = previous
-    kind = np.int64(m.classes[byte])
+    r[PREVIOUS] = ((before << 8) | byte) & 0xFFFFFFFF
+    kind = np.int64(CLASSES[byte])
     r[SHAPE] = ((r[SHAPE] << 3) | kind) & 0x3FFFFFFF
-    folded = byte + 32 if kind == 1 else byte
     if kind <= 1 or byte >= 128:
-        r[WORD] = combine(r[WORD], folded)
+        r[WORD] = combine(r[WORD], byte + 32 if kind == 1 else byte)
         r[WORD_LENGTH] += 1
     elif r[WORD] != 0:
         r[WORD3] = r[WORD2]
@@ -62,114 +65,114 @@ def note_byte(m: Model, byte: int) -> None:
         r[GAP] = byte
     else:
         r[GAP] = combine(r[GAP], byte)
+    r[NUMBER] = combine(r[NUMBER], byte) if kind == 2 else np.int64(0)
     if byte == 10:
         r[LINE1] = r[LINE]
-        r[LINE] = position
+        r[LINE] = r[POSITION]
         r[FIRST] = 0
-    elif position - r[LINE] <= 4:
+    elif r[POSITION] - r[LINE] <= 4:
         r[FIRST] = combine(r[FIRST], byte)
+    follow_tags(m, byte)
     follow_matches(m, byte)
 
 
 @kernel
-def follow_matches(m: Model, byte: int) -> None:
-    """Moves the match models on, and looks for a match where there is none."""
+def follow_tags(m: Model, byte: int) -> None:
+    """Keeps the names of the tags that are open in XML. States: 0 text, 1 after <, 2 in a name, 3 behind it, 4 closing."""
     r = m.registers
-    position = r[POSITION]
-    mask = m.history_mask
-    for j in range(m.match_lengths.size):
-        k = MATCH_STATE + 4 * j
-        least = m.match_lengths[j]
-        if r[k] > 0:
-            if np.int64(m.history[r[k] & mask]) == byte:
-                r[k + 1] = min(r[k + 1] + 1, np.int64(65535))
-                r[k + 2] = (r[k + 2] << 1) & 255
-            else:
-                r[k + 1] = 0
-                r[k + 2] = ((r[k + 2] << 1) | 1) & 255
-                if r[k + 2] == 255:
-                    r[k] = -1
-            r[k] += 1
-        h = np.int64(0)
-        if position >= least:
-            for i in range(1, least + 1):
-                h = combine(h, np.int64(m.history[(position - i) & mask]))
-        head = j * (m.match_heads.size // m.match_lengths.size) + (h & (m.match_heads.size // m.match_lengths.size - 1))
-        if r[k] == 0 or r[k + 1] < least:
-            candidate = np.int64(m.match_heads[head])
-            if candidate > 0 and position - candidate <= mask:
-                length = np.int64(0)
-                while (
-                    length < 32
-                    and length < candidate
-                    and m.history[(candidate - 1 - length) & mask] == m.history[(position - 1 - length) & mask]
-                ):
-                    length += 1
-                if length >= least and length > r[k + 1]:
-                    r[k] = candidate
-                    r[k + 1] = length
-                    r[k + 2] = 0
-        m.match_heads[head] = np.int32(position)
+    state = r[TAG_STATE]
+    if byte == 60:
+        r[TAG_STATE] = 1
+        r[TAG_NAME] = 0
+    elif state == 1 and byte == 47:
+        r[TAG_STATE] = 4
+        r[TAG_DEPTH] = max(r[TAG_DEPTH] - 1, np.int64(0))
+    elif state == 1 and CLASSES[byte] > 1:
+        r[TAG_STATE] = 0
+    elif byte == 62 and state > 0:
+        if state < 4 and (r[PREVIOUS] >> 8) & 255 != 47:
+            r[TAGS + min(r[TAG_DEPTH], np.int64(63))] = r[TAG_NAME]
+            r[TAG_DEPTH] = min(r[TAG_DEPTH] + 1, np.int64(63))
+        r[TAG_STATE] = 0
+    elif state == 1 or state == 2:
+        if byte == 32 or byte == 10:
+            r[TAG_STATE] = 3
+        else:
+            r[TAG_STATE] = 2
+            r[TAG_NAME] = combine(r[TAG_NAME], byte)
 
 
 @kernel
 def set_contexts(m: Model) -> None:
     """Computes the hash of every context of the plan at a byte boundary."""
     r = m.registers
-    v = m.values
-    mask = m.history_mask
+    history = m.history
+    mask = r[HISTORY_MASK]
     position = r[POSITION]
     c4 = r[PREVIOUS]
     c8 = r[OLDER]
     c1 = c4 & 255
     word = r[WORD]
-    column = position - r[LINE]
-    above = np.int64(m.history[(r[LINE1] + column) & mask]) if r[LINE1] + column < r[LINE] else np.int64(0)
-    v[0] = 0
-    v[1] = c1
-    v[2] = c4 & 0xFFFF
-    v[3] = c4 & 0xFFFFFF
-    v[4] = c4
-    v[5] = combine(c4, c8 & 0xFF)
-    v[6] = combine(c4, c8 & 0xFFFF)
-    v[7] = combine(c4, c8 & 0xFFFFFF)
-    v[8] = combine(c4, c8)
-    v[9] = combine(word, c1 if word == 0 else np.int64(0))
-    v[10] = combine(combine(word, r[GAP]), r[WORD1])
-    v[11] = combine(combine(combine(word, c1), r[WORD1]), r[WORD2])
-    v[12] = combine(combine(word, c1), r[WORD2])
-    v[13] = (c4 >> 8) & 0xFFFF
-    v[14] = (c4 >> 16) & 0xFFFF
-    v[15] = (c4 >> 8) & 0xFFFFFF
-    v[16] = c4 & 0xFF00FF
-    v[17] = c4 & 0xFFFF00FF
-    ind1 = np.int64(m.indirect[c1])
-    ind2 = np.int64(m.indirect[256 + (c4 & 0xFFFF)])
-    v[18] = combine(ind1 & 0xFFFF, c1)
-    v[19] = combine(ind2 & 0xFFFF, c1)
-    v[20] = combine(ind2 & 0xFF, c4 & 0xFFFF)
-    v[21] = combine(above, c1)
-    v[22] = combine(above, min(column, np.int64(255)))
+    # Records where a stride is given, otherwise lines.
+    stride = r[STRIDE]
+    if stride > 0:
+        column = position % stride
+        back = stride
+    else:
+        column = min(position - r[LINE], np.int64(255))
+        back = r[LINE] - r[LINE1] if position - r[LINE] < r[LINE] - r[LINE1] else np.int64(0)
+    above = np.int64(history[(position - back) & mask]) if back > 0 else np.int64(0)
+    above_next = np.int64(history[(position - back + 1) & mask]) if back > 1 else np.int64(0)
+    above_last = np.int64(history[(position - back - 1) & mask]) if back > 0 else np.int64(0)
+    above2 = np.int64(history[(position - 2 * back) & mask]) if back > 0 else np.int64(0)
+    slope = (above + c1 - above_last) & 255
+    trend = (2 * above - above2) & 255
+    r[COLUMN] = column
+    r[ABOVE] = above
     pointer = r[MATCH_STATE]
-    v[23] = combine(np.int64(m.history[pointer & mask]), min(r[MATCH_STATE + 1], np.int64(31)) + 1) if pointer > 0 else np.int64(0)
-    v[24] = combine(r[SHAPE], c1)
-    v[25] = combine(r[SHAPE] & 0xFFF, r[GAP])
-    v[26] = combine(combine(r[FIRST], word), c1)
-    v[27] = combine(combine(r[GAP], word), r[WORD_LENGTH])
-    v[28] = combine(r[WORD1], c1)
-    v[29] = combine(r[WORD3], word)
-    v[30] = combine(c4 & 0xF0F0F0F0, c8 & 0xF0F0)
-    v[31] = combine(word, r[INDIRECT1])
-    for i in range(m.plan.size):
-        m.hashes[i] = combine(v[m.plan[i]], m.plan[i] + 0x10000)
-
-
-@kernel
-def set_direct(m: Model, partial: int) -> None:
-    """Points the direct counters to the next four bits."""
-    size = m.direct.size // 3
-    c4 = m.registers[PREVIOUS]
-    slots = size >> 4
-    for i in range(3):
-        h = partial if i == 0 else combine(c4 & ((1 << (8 * i)) - 1), partial) * 0x2C9277B5 >> 20
-        m.direct_bases[i] = i * size + ((h & (slots - 1)) << 4)
+    expected = combine(np.int64(history[pointer & mask]), min(r[MATCH_STATE + 1], np.int64(31)) + 1) if pointer > 0 else np.int64(0)
+    indirect1 = np.int64(m.counters[r[INDIRECT_BASE] + c1])
+    indirect2 = np.int64(m.counters[r[INDIRECT_BASE] + 256 + (c4 & 0xFFFF)])
+    tag = r[TAGS + max(r[TAG_DEPTH] - 1, np.int64(0))]
+    r[VALUES + 1] = c1
+    r[VALUES + 2] = c4 & 0xFFFF
+    r[VALUES + 3] = c4 & 0xFFFFFF
+    r[VALUES + 4] = c4
+    r[VALUES + 5] = combine(c4, c8 & 0xFF)
+    r[VALUES + 6] = combine(c4, c8 & 0xFFFF)
+    r[VALUES + 7] = combine(c4, c8 & 0xFFFFFF)
+    r[VALUES + 8] = combine(c4, c8)
+    r[VALUES + 9] = combine(word, c1 if word == 0 else np.int64(0))
+    r[VALUES + 10] = combine(combine(word, r[GAP]), r[WORD1])
+    r[VALUES + 11] = combine(combine(combine(word, c1), r[WORD1]), r[WORD2])
+    r[VALUES + 12] = combine(combine(word, c1), r[WORD2])
+    r[VALUES + 13] = (c4 >> 8) & 0xFFFF
+    r[VALUES + 14] = (c4 >> 16) & 0xFFFF
+    r[VALUES + 15] = (c4 >> 8) & 0xFFFFFF
+    r[VALUES + 16] = c4 & 0xFF00FF
+    r[VALUES + 17] = c4 & 0xFFFF00FF
+    r[VALUES + 18] = combine(indirect1 & 0xFFFF, c1)
+    r[VALUES + 19] = combine(indirect2 & 0xFFFF, c1)
+    r[VALUES + 20] = combine(indirect2 & 0xFF, c4 & 0xFFFF)
+    r[VALUES + 21] = combine(above, c1)
+    r[VALUES + 22] = combine(above, column)
+    r[VALUES + 23] = expected
+    r[VALUES + 24] = combine(r[SHAPE], c1)
+    r[VALUES + 25] = combine(r[SHAPE] & 0xFFF, r[GAP])
+    r[VALUES + 26] = combine(combine(r[FIRST], word), c1)
+    r[VALUES + 27] = combine(combine(r[GAP], word), r[WORD_LENGTH])
+    r[VALUES + 28] = combine(r[WORD1], c1)
+    r[VALUES + 29] = combine(r[WORD3], word)
+    r[VALUES + 30] = combine(c4 & 0xF0F0F0F0, c8 & 0xF0F0)
+    r[VALUES + 31] = combine(combine(above, above_next), combine(c1, above2))
+    r[VALUES + 32] = combine(combine(column, c1), 7)
+    r[VALUES + 33] = combine(combine(above, above2), column if stride > 0 else c1)
+    r[VALUES + 34] = combine(combine(slope, trend), 0)
+    r[VALUES + 35] = combine(combine(tag, word), c1)
+    r[VALUES + 36] = combine(combine(above, c4 & 0xFFFF), 1)
+    r[VALUES + 37] = combine(combine(above, above_next), above_last)
+    r[VALUES + 38] = combine(combine(slope, column), 3)
+    r[VALUES + 39] = combine(combine(tag, c4 & 0xFFFFFF), 2)
+    r[VALUES + 40] = combine(combine(r[NUMBER], column), r[WORD1])
+    for i in range(r[CONTEXTS]):
+        r[HASHES + i] = combine(r[VALUES + r[PLAN + i]], r[PLAN + i] + 0x10000)

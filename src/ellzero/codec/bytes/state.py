@@ -1,4 +1,4 @@
-"""The state of the byte model: arrays only, so that kernels take it as one argument."""
+"""The state of the byte model: few arrays, so that kernels take it as one argument and compile soon."""
 
 from typing import NamedTuple
 
@@ -6,125 +6,126 @@ import numpy as np
 import numpy.typing as npt
 
 from ellzero.codec.bytes import tables
+from ellzero.codec.bytes.presets import Preset
 
-POSITION, PARTIAL, NODE, BIT_COUNT, PREVIOUS, OLDER, MATCH_BEST, ERROR_RATE = range(8)
-WORD, WORD1, WORD2, WORD3, LINE, LINE1, SHAPE, WORD_LENGTH, INDIRECT1, INDIRECT2, GAP, FIRST = range(8, 20)
-MATCH_STATE = 32
-REGISTERS = 64
+# Registers: numbers about what was read.
+POSITION, PARTIAL, NODE, BIT_COUNT, PREVIOUS, OLDER, MATCH_BEST, STRIDE, WORD, WORD1, WORD2, WORD3, WORD_LENGTH, GAP = range(14)
+LINE, LINE1, FIRST, SHAPE, TAG_STATE, TAG_NAME, TAG_DEPTH, NUMBER, COLUMN, ABOVE = range(14, 24)
+# Registers: sizes and places, set once.
+CONTEXTS, DIRECTS, MATCHES, SETS, FINALS, REFINES, INPUTS, HISTORY_MASK, BUCKET_MASK, HEAD_MASK, MATCH_BASE, DIRECT_BASE, DIRECT_MASK = (
+    range(24, 37)
+)
+INDIRECT_BASE, FINAL_BASE, RATE, RATE_EXTRA, RATE_AGE, FINAL_RATE, REFINE_SHARE = range(37, 44)
+# Registers: arrays of at most 64 entries, and the start of each.
+TAGS, MATCH_STATE, VALUES, PLAN, HASHES, BASES, SLOTS, KNOWN, LIMITS, DIRECT_PLAN, MATCH_LENGTHS, CHOICES, SET_PLAN, SET_START, SELECTED = (
+    range(64, 64 * 16, 64)
+)
+FINAL_SELECTED, REFINE_SLOTS = range(64 * 16, 64 * 18, 64)
+REGISTERS = 64 * 18
+
+CHOICE_SIZES = (256, 256, 256, 512, 256, 64, 128, 256)
+"""How many weight sets each selector chooses from."""
+
+FINAL_SIZES = (256, 256, 256)
+REFINE_CONTEXTS = 65536
+REFINE_STEPS = 32
+MATCH_COUNTERS = 513
 
 
 class Model(NamedTuple):
-    """Everything that the predictor reads or changes."""
+    """Everything that the predictor changes.
+
+    Args:
+        registers: numbers and short arrays, at the places named above.
+        history: the bytes read, a ring.
+        table: buckets of 16 bytes: a check, then the states of the 15 nodes of four bits.
+        counters: probability (22 bits) and count (10 bits) for each context and state, each match state, each direct node; then the indirect bytes.
+        heads: for each match model, where a hash of the last bytes was seen last.
+        inputs: the logits to be mixed; then the outputs of the sets and of the final mixers, as logits and as probabilities.
+        weights: of each weight set, then of the final mixers; 1 is 65536.
+        ages: how often each weight set was used.
+        refine: probabilities for (context, quantised logit).
+    """
 
     registers: npt.NDArray[np.int64]
     history: npt.NDArray[np.uint8]
-    history_mask: int
-    plan: npt.NDArray[np.int64]
-    values: npt.NDArray[np.int64]
-    hashes: npt.NDArray[np.int64]
-    bases: npt.NDArray[np.int64]
     table: npt.NDArray[np.uint8]
-    bucket_mask: int
     counters: npt.NDArray[np.uint32]
-    following: npt.NDArray[np.uint8]
-    direct: npt.NDArray[np.uint32]
-    direct_bases: npt.NDArray[np.int64]
-    indirect: npt.NDArray[np.uint32]
-    match_lengths: npt.NDArray[np.int64]
-    match_heads: npt.NDArray[np.int32]
-    match_slots: npt.NDArray[np.int64]
-    match_counters: npt.NDArray[np.uint32]
+    heads: npt.NDArray[np.int32]
     inputs: npt.NDArray[np.int32]
-    selected: npt.NDArray[np.int64]
     weights: npt.NDArray[np.int32]
-    logits: npt.NDArray[np.int32]
-    outputs: npt.NDArray[np.int32]
-    final_selected: npt.NDArray[np.int64]
-    final_weights: npt.NDArray[np.int32]
-    final_outputs: npt.NDArray[np.int32]
+    ages: npt.NDArray[np.int32]
     refine: npt.NDArray[np.uint16]
-    refine_slots: npt.NDArray[np.int64]
-    classes: npt.NDArray[np.uint8]
-    stretch: npt.NDArray[np.int32]
-    squash: npt.NDArray[np.int32]
-    reciprocals: npt.NDArray[np.int32]
 
 
-def byte_classes() -> npt.NDArray[np.uint8]:
-    """Returns the class of each byte: 0 lower case, 1 upper case, 2 digit, 3 space, 4 line end, 5 sentence mark, 6 other sign, 7 control or high."""
-    kinds = np.full(256, 7, dtype=np.uint8)
-    kinds[33:127] = 6
-    kinds[97:123] = 0
-    kinds[65:91] = 1
-    kinds[48:58] = 2
-    kinds[[9, 32]] = 3
-    kinds[[10, 13]] = 4
-    kinds[[ord(c) for c in ".,;:!?'\"()"]] = 5
-    return kinds
-
-
-def aligned(size: int) -> npt.NDArray[np.uint8]:
+def _aligned(size: int) -> npt.NDArray[np.uint8]:
     """Returns zeros that start at a cache line, so that a bucket never lies across two."""
     raw = np.zeros(size + 64, dtype=np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + size]
 
 
-def new_model(plan: tuple[int, ...], match_lengths: tuple[int, ...], table_bits: int, history_bits: int, direct_bits: int = 20) -> Model:
-    """Allocates a model that has seen nothing."""
-    count = len(plan)
-    matches = len(match_lengths)
-    n = 2 * count + 2 * 3 + 2 * matches + 1
-    n = -(-n // 8) * 8
-    sets = 6
+def new_model(preset: Preset, table_bits: int, history_bits: int) -> Model:
+    """Allocates a model that has seen nothing.
+
+    Args:
+        preset: the parts of the model.
+        table_bits: log2 of the number of buckets, each of 16 bytes.
+        history_bits: log2 of the number of bytes that matches can reach back.
+    """
+    contexts, directs, matches = len(preset.contexts), len(preset.directs), len(preset.matches)
+    slots = contexts + directs + matches
+    inputs = -(-(2 * slots + 1) // 8) * 8
+    sets = len(preset.sets)
+    rows = sum(CHOICE_SIZES[choice] for choice in preset.sets)
+    head_bits = min(history_bits, preset.head_bits)
+    direct_bits = preset.direct_bits
+
     histories = tables.history_tables()
-    first = (histories.initial.clip(64, 65472).astype(np.uint32) << 16).astype(np.uint32)
-    weights = np.zeros((1536 + 256, n), dtype=np.int32)
-    weights[:, 0 : 2 * count : 2] = int(65536 * 0.25)
-    weights[:, 2 * count + 6 : 2 * count + 6 + 2 * matches : 2] = int(65536 * 0.25)
-    squash = tables.squash_table()
-    line = np.array([squash[max(-3071, min(3071, -3072 + 192 * k)) + 3071] for k in range(33)], dtype=np.uint16)
-    registers = np.zeros(REGISTERS, dtype=np.int64)
-    registers[PARTIAL] = 1
-    registers[NODE] = 1
-    m = np.array(
-        [
-            [[[max(1, min(65535, 32768 + (2 * e - 1) * (32768 - 32768 // (b + 2))))] for e in range(2)] for _ in range(8)]
-            for _ in range(matches)
-            for b in range(32)
-        ]
-    )
+    match_start = [np.array([32768])]
+    for bucket in range(32):
+        sure = 32768 - 32768 // (bucket + 2)
+        match_start.append(np.array([32768 - sure, 32768 + sure] * 8))
+    counters = np.concatenate([
+        np.tile(histories.initial, contexts),
+        np.tile(np.concatenate(match_start), matches),
+        np.full(directs << (direct_bits + 4), 32768),
+    ])  # fmt: skip
+    indirect = np.zeros(256 + 65536, dtype=np.uint32)
+    weights = np.zeros((rows, inputs), dtype=np.int32)
+    weights[:, 0 : 2 * slots : 2] = preset.first_weight
+    weights[:, 2 * (slots - matches) : 2 * slots : 2] = 65536 // 4
+
+    r = np.zeros(REGISTERS, dtype=np.int64)
+    r[[CONTEXTS, DIRECTS, MATCHES, SETS, REFINES, INPUTS]] = contexts, directs, matches, sets, preset.refines, inputs
+    r[FINALS] = len(FINAL_SIZES) if sets > 1 else 0
+    r[[HISTORY_MASK, BUCKET_MASK, HEAD_MASK]] = (1 << history_bits) - 1, (1 << table_bits) - 1, (1 << head_bits) - 1
+    r[MATCH_BASE] = 256 * contexts
+    r[DIRECT_BASE] = r[MATCH_BASE] + MATCH_COUNTERS * matches
+    r[DIRECT_MASK] = (1 << direct_bits) - 1
+    r[INDIRECT_BASE] = counters.size
+    r[FINAL_BASE] = weights.size
+    r[[RATE, RATE_EXTRA, RATE_AGE, FINAL_RATE, REFINE_SHARE]] = preset.rate, preset.rate_extra, preset.rate_age, 4, preset.refine_share
+    for start, values in (
+        (PLAN, preset.contexts),
+        (DIRECT_PLAN, preset.directs),
+        (MATCH_LENGTHS, preset.matches),
+        (LIMITS, [preset.limit] * (contexts + directs) + [1023] * matches),
+        (SET_PLAN, preset.sets),
+        (SET_START, [sum(CHOICE_SIZES[choice] for choice in preset.sets[:k]) for k in range(sets)]),
+        (KNOWN, [1] * slots),
+    ):
+        r[start : start + len(values)] = values
+    squash = tables.SQUASH
+    line = [squash[max(0, min(squash.size - 1, 6144 * k // REFINE_STEPS - 1))] for k in range(REFINE_STEPS + 1)]
     return Model(
-        registers=registers,
+        registers=r,
         history=np.zeros(1 << history_bits, dtype=np.uint8),
-        history_mask=(1 << history_bits) - 1,
-        plan=np.array(plan, dtype=np.int64),
-        values=np.zeros(64, dtype=np.int64),
-        hashes=np.zeros(count, dtype=np.int64),
-        bases=np.zeros(count, dtype=np.int64),
-        table=aligned(16 << table_bits),
-        bucket_mask=(1 << table_bits) - 1,
-        counters=np.tile(first, count),
-        following=histories.following,
-        direct=np.full((3 << direct_bits), 1 << 31, dtype=np.uint32),
-        direct_bases=np.zeros(3, dtype=np.int64),
-        indirect=np.zeros(256 + 65536, dtype=np.uint32),
-        match_lengths=np.array(match_lengths, dtype=np.int64),
-        match_heads=np.zeros(matches << 20, dtype=np.int32),
-        match_slots=np.zeros(matches, dtype=np.int64),
-        match_counters=(m.reshape(-1).astype(np.uint32) << 16).astype(np.uint32),
-        inputs=np.zeros(n, dtype=np.int32),
-        selected=np.zeros(sets, dtype=np.int64),
-        weights=weights.reshape(-1),
-        logits=np.zeros(sets, dtype=np.int32),
-        outputs=np.zeros(sets, dtype=np.int32),
-        final_selected=np.zeros(3, dtype=np.int64),
-        final_weights=np.full(768 * sets, 65536 // sets, dtype=np.int32),
-        final_outputs=np.zeros(3, dtype=np.int32),
-        refine=np.tile(line, 3 * 65536),
-        refine_slots=np.zeros(3, dtype=np.int64),
-        classes=byte_classes(),
-        stretch=tables.stretch_table(),
-        squash=squash,
-        reciprocals=tables.reciprocal_table(),
+        table=_aligned(16 << table_bits),
+        counters=np.concatenate([counters.astype(np.uint32) << np.uint32(16), indirect]),
+        heads=np.zeros(matches << head_bits, dtype=np.int32),
+        inputs=np.zeros(inputs + 2 * sets + 2 * len(FINAL_SIZES), dtype=np.int32),
+        weights=np.concatenate([weights.reshape(-1), np.full(sum(FINAL_SIZES) * sets, 65536 // sets, dtype=np.int32)]),
+        ages=np.zeros(rows, dtype=np.int32),
+        refine=np.tile(np.array(line, dtype=np.uint16), preset.refines * REFINE_CONTEXTS),
     )

@@ -28,7 +28,13 @@ class History(NamedTuple):
 
 
 class HistoryTables(NamedTuple):
-    """The bit histories as a machine with at most 256 states: `following[2 * state + bit]`, and each state's first probability of a one in 1/65536."""
+    """The bit histories as a machine with at most 256 states.
+
+    Args:
+        following: the next state, at 2 * state + bit.
+        initial: the first probability of a one in each state, in 1/65536.
+        total: the bits that each state counts.
+    """
 
     following: npt.NDArray[np.uint8]
     initial: npt.NDArray[np.int64]
@@ -99,3 +105,26 @@ def history_tables() -> HistoryTables:
 def reciprocal_table() -> npt.NDArray[np.int32]:
     """Returns 65536 / (n + 1.5), the step of a counter that has seen n bits."""
     return np.array([131072 // (2 * n + 3) for n in range(1024)], dtype=np.int32)
+
+
+def byte_classes() -> npt.NDArray[np.uint8]:
+    """Returns the class of each byte.
+
+    0 lower case, 1 upper case, 2 digit, 3 blank, 4 line end, 5 sentence mark, 6 other sign, 7 control or high.
+    """
+    kinds = np.full(256, 7, dtype=np.uint8)
+    kinds[33:127] = 6
+    kinds[97:123] = 0
+    kinds[65:91] = 1
+    kinds[48:58] = 2
+    kinds[[9, 32]] = 3
+    kinds[[10, 13]] = 4
+    kinds[[ord(c) for c in ".,;:!?'\"()"]] = 5
+    return kinds
+
+
+SQUASH = squash_table()
+STRETCH = stretch_table()
+RECIPROCALS = reciprocal_table()
+CLASSES = byte_classes()
+FOLLOWING = history_tables().following

@@ -1,0 +1,94 @@
+# pyright: basic
+# Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
+"""Match models: what followed the last time that the same bytes were read."""
+
+import numpy as np
+
+from ellzero.codec.bytes.state import (
+    BIT_COUNT,
+    HEAD_MASK,
+    HISTORY_MASK,
+    KNOWN,
+    MATCH_BASE,
+    MATCH_BEST,
+    MATCH_COUNTERS,
+    MATCH_LENGTHS,
+    MATCH_STATE,
+    MATCHES,
+    PARTIAL,
+    POSITION,
+    SLOTS,
+    Model,
+)
+from ellzero.codec.jit import kernel
+
+
+@kernel
+def combine(value: int, more: int) -> int:
+    """Hashes two numbers below 2^32 into one."""
+    return (((value + more + 1) * 0x1E35A7BD) >> 16) & 0xFFFFFFFF
+
+
+@kernel
+def follow_matches(m: Model, byte: int) -> None:
+    """Moves the match models past a byte, and looks for a match where the last one broke."""
+    r = m.registers
+    history = m.history
+    position = r[POSITION]
+    mask = r[HISTORY_MASK]
+    h = np.int64(0)
+    hashed = np.int64(0)
+    for j in range(r[MATCHES]):
+        k = MATCH_STATE + 4 * j
+        least = r[MATCH_LENGTHS + j]
+        if r[k] > 0:
+            if np.int64(history[r[k] & mask]) == byte:
+                r[k + 1] = min(r[k + 1] + 1, np.int64(65535))
+                r[k + 2] = (r[k + 2] << 1) & 255
+            else:
+                r[k + 1] = 0
+                r[k + 2] = ((r[k + 2] << 1) | 1) & 255
+            # Eight surprises in a row: this is no match any more.
+            r[k] = r[k] + 1 if r[k + 2] < 255 else 0
+        while hashed < least:
+            hashed += 1
+            h = combine(h, np.int64(history[(position - hashed) & mask]))
+        head = j * (r[HEAD_MASK] + 1) + ((h >> 4) & r[HEAD_MASK])
+        if r[k] == 0 or r[k + 1] < least:
+            candidate = np.int64(m.heads[head])
+            if candidate > 0 and position - candidate < mask - 64:
+                length = np.int64(0)
+                while (
+                    length < 40
+                    and length < candidate
+                    and history[(candidate - 1 - length) & mask] == history[(position - 1 - length) & mask]
+                ):
+                    length += 1
+                if length >= least and length > r[k + 1]:
+                    r[k] = candidate
+                    r[k + 1] = length
+                    r[k + 2] = 0
+        m.heads[head] = np.int32(position & 0x7FFFFFFF)
+
+
+@kernel
+def place_matches(m: Model, first: int) -> None:
+    """Points the counters of the match models, the first of which is number `first`, to what the next bit should be."""
+    r = m.registers
+    shift = 8 - r[BIT_COUNT]
+    best = np.int64(0)
+    for j in range(r[MATCHES]):
+        k = MATCH_STATE + 4 * j
+        expected = np.int64(m.history[r[k] & r[HISTORY_MASK]]) | 256
+        base = r[MATCH_BASE] + j * MATCH_COUNTERS
+        slot = base
+        if r[k] > 0 and (expected >> shift) == r[PARTIAL]:
+            bit = (expected >> (shift - 1)) & 1
+            length = r[k + 1]
+            bucket = length if length < 16 else min(np.int64(16) + ((length - 16) >> 3), np.int64(31))
+            misses = r[k + 2]
+            slot = base + 1 + (bucket * 8 + (misses & 3) * 2 + np.int64((misses >> 2) != 0)) * 2 + bit
+            best = max(best, bucket)
+        r[SLOTS + first + j] = slot
+        r[KNOWN + first + j] = np.int64(slot != base)
+    r[MATCH_BEST] = best
