@@ -1,0 +1,114 @@
+"""Damaged and hostile files end in one clear error, in bounded time and memory."""
+
+import io
+import random
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from ellzero.codec.container import MAGIC, ContainerReader, ContainerWriter, Kind, Tally
+from ellzero.codec.errors import FormatError
+from ellzero.codec.rangecoder import RangeDecoder
+from ellzero.codec.varint import varint
+
+MEBIBYTE = 1 << 20
+MAX_SECTION = 8 * MEBIBYTE
+
+
+def sound(kind: Kind, seed: int) -> bytes:
+    """A file with a few sections of several sizes."""
+    source = random.Random(seed)
+    file = io.BytesIO()
+    writer = ContainerWriter(file, kind)
+    tally = Tally()
+    for number in range(1, 5):
+        payload = source.randbytes(source.choice((0, 1, 50, 127, 128, 700)))
+        tally.update(payload)
+        writer.section(number, payload, check=source.random() < 0.5)
+    writer.finish(tally.original if kind is Kind.DATA else None)
+    return file.getvalue()
+
+
+FILES = [sound(Kind.DATA, 1), sound(Kind.NETWORK, 2), sound(Kind.NETWORK, 3)]
+
+
+def mutated(source: random.Random) -> bytes:
+    """A file with one to three things wrong."""
+    data = bytearray(source.choice(FILES))
+    for _ in range(source.randint(1, 3)):
+        place = source.randrange(len(data) + 1)
+        match source.randrange(7):
+            case 0 if place < len(data):
+                data[place] ^= 1 << source.randrange(8)
+            case 1 if place < len(data):
+                data[place] = source.randrange(256)
+            case 2:
+                del data[place:]
+            case 3:
+                del data[place : place + source.randint(1, 40)]
+            case 4:
+                data[place:place] = source.randbytes(source.randint(1, 40))
+            case 5:
+                data[place:place] = varint(source.getrandbits(source.randint(1, 64)))
+            case _:
+                start = source.randrange(len(data) + 1)
+                data[place:place] = data[start : start + source.randint(1, 60)]
+    return bytes(data)
+
+
+def outcome(data: bytes) -> str | None:
+    """What is said about a file; None where it is sound."""
+    try:
+        for section in ContainerReader(io.BytesIO(data), max_section=MAX_SECTION).sections(range(1, 8)):
+            RangeDecoder(section.payload).decode_bits(np.full(100, 9000))
+    except FormatError as error:
+        return str(error)
+    return None
+
+
+@given(st.randoms(use_true_random=False))
+def test_mutated_files_are_clean_errors(source: random.Random):
+    data = mutated(source)
+    said = outcome(data)
+    assert data in FILES if said is None else (said and "\n" not in said)
+
+
+@given(st.binary(max_size=60), st.sampled_from([b"", MAGIC, MAGIC + b"\x00\x01", MAGIC + b"\x00\x02\x01"]))
+def test_any_bytes_are_clean_errors(tail: bytes, start: bytes):
+    said = outcome(start + tail)
+    assert said
+    assert "\n" not in said
+
+
+@pytest.mark.slow
+def test_20000_mutated_files_are_clean_errors_in_bounded_time_and_memory():
+    source = random.Random(20250517)
+    outcome(FILES[0])
+    slowest, said = 0.0, set[str | None]()
+    tracemalloc.start()
+    for _ in range(20_000):
+        data = mutated(source)
+        start = time.process_time()
+        message = outcome(data)
+        slowest = max(slowest, time.process_time() - start)
+        assert data in FILES if message is None else message
+        said.add(message)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert slowest < 2
+    assert peak < 16 * MEBIBYTE
+    assert len(said) > 1000
+
+
+@pytest.mark.parametrize("length", [1, 1 << 20, 1 << 22, MAX_SECTION, MAX_SECTION + 1, 1 << 32, (1 << 64) - 1])
+@pytest.mark.parametrize("head", [0x00, 0x01, 0x81])
+def test_a_length_that_lies_allocates_nothing(length: int, head: int):
+    data = MAGIC + b"\x00\x02" + bytes((head,)) + varint(length)
+    tracemalloc.start()
+    assert outcome(data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * MEBIBYTE, f"{peak} bytes were allocated for a file of {len(data)}"
