@@ -1,0 +1,272 @@
+"""The labels of MNIST in an online code and in two parts: what section 3.3 and appendix J.2 compare, where a minute is enough.
+
+    python -m experiments.online run --seeds 0
+    python -m experiments.online table
+    python -m experiments.online figure
+
+Sender and receiver have 55,000 training images; the labels are coded. Each run is one line of `results/online.jsonl`; runs that are
+recorded already are not run again. No test image is read.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ellzero.description import DescriptionLength, fit_power_law
+from ellzero.plots.canvas import BLUE, GREY, INK, ORANGE, VERMILION, draw
+from ellzero.records import append_line, read_lines, versions
+
+FOLDER = Path(__file__).parent
+RESULTS = FOLDER / "results" / "online.jsonl"
+LABELS = 55_000
+UNIFORM_BITS = LABELS * float(np.log2(10))
+REPLAYS = (0, 4, 16)
+ALPHAS = (5e-4, 5e-5)
+COLOURS = {0: ORANGE, 4: VERMILION, 16: BLUE}
+FITTED_UP_TO = 5500
+
+
+def images() -> Any:
+    """Loads the training images that the other experiments train on, in their order."""
+    from ellzero.data import Dataset, load_images, split
+
+    found = load_images(Dataset.MNIST, None)
+    return found.take(split(len(found), 5000, seed=123).train)
+
+
+def edges() -> Iterator[tuple[int, int]]:
+    """Cuts the labels into blocks: small at first, where each block teaches much, 100 labels at most."""
+    start = 0
+    while start < LABELS:
+        end = min(LABELS, start + max(10, min(100, start // 10)))
+        yield start, end
+        start = end
+
+
+def online(seed: int, replay: int) -> dict[str, Any]:
+    """Codes block by block with LeNet-300-100: codes a block, takes a step of Adam on it, and `replay` steps on earlier labels."""
+    import torch
+
+    from ellzero.description import online_code
+    from ellzero.models import LeNet300
+
+    found = images()
+    x, y = found.inputs.float() / found.white, found.labels.long()
+    model, generator = LeNet300(seed=seed), torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(y), generator=generator)
+    x, y = x[order], y[order]
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+
+    @torch.no_grad()
+    def log_probabilities(block: tuple[int, int]) -> np.ndarray:
+        rows = slice(*block)
+        return model(x[rows]).log_softmax(-1).gather(1, y[rows, None]).numpy()
+
+    def step(rows: Any) -> None:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
+        optimizer.step()
+
+    def learn(block: tuple[int, int]) -> None:
+        step(slice(*block))
+        for _ in range(replay):
+            step(torch.randint(block[1], (100,), generator=generator))
+
+    code = online_code(edges(), log_probabilities, learn, symbols=len(y))
+    shown = np.unique(np.geomspace(1, len(code.batch_bits), 60).astype(int)) - 1
+    return {
+        "code": "online",
+        "replay": replay,
+        "model_bits": 0.0,
+        "data_bits": code.total_bits,
+        "labels": code.batch_symbols.cumsum()[shown].tolist(),
+        "bits_so_far": code.batch_bits.cumsum()[shown].tolist(),
+    }
+
+
+def two_part(seed: int, alpha: float) -> dict[str, Any]:
+    """Trains LeNet-300-100 with DRR, cuts it where model and data together are shortest, and counts both parts."""
+    import torch
+
+    from ellzero.data import Resident
+    from ellzero.description import count, entropy_bits, nats_to_bits
+    from ellzero.methods import DRR
+    from ellzero.models import LeNet300
+    from ellzero.params import everything
+    from ellzero.pruning import ShortestDescription
+    from ellzero.training import Cosine, Epochs, classification_loss, mean_loss, sparsify
+
+    found = images()
+    whole = Resident(found.inputs, found.labels, batch_size=5000, seed=0, shuffle=False)
+    sparse = sparsify(
+        LeNet300(seed=seed),
+        classification_loss,
+        train=Resident(found.inputs, found.labels, batch_size=250, seed=seed),
+        judge=whole,
+        method=DRR(alpha=alpha, beta=5.0, proximal=True),
+        accept=ShortestDescription(bits_per_weight=40, samples=LABELS),
+        params=everything,
+        epochs=Epochs(prelude=3, regularise=14, fine_tune=4),
+        lr=2e-3,
+        fine_tune_lr=Cosine(start=1e-3, end=1e-5),
+        seed=seed,
+        progress=False,
+    )
+    counts = [count((tensor != 0).numpy()) for tensor in sparse.model.state_dict().values()]
+    with torch.no_grad():
+        data_nats = mean_loss(sparse.model, classification_loss, whole) * LABELS
+    return {
+        "code": "two-part",
+        "alpha": alpha,
+        "model_bits": entropy_bits(counts),
+        "data_bits": nats_to_bits(data_nats),
+        "nonzeros": sparse.nonzeros,
+    }
+
+
+def recorded() -> list[dict[str, Any]]:
+    """Reads the records there are."""
+    return read_lines(RESULTS) if RESULTS.exists() else []
+
+
+def run(seeds: list[int]) -> None:
+    """Runs what is not recorded yet."""
+    import torch
+
+    torch.set_num_threads(1)
+    done = {(line["code"], line.get("replay", line.get("alpha")), line["seed"]) for line in recorded()}
+    RESULTS.parent.mkdir(exist_ok=True)
+    for seed in seeds:
+        for code, values, compute in (("online", REPLAYS, online), ("two-part", ALPHAS, two_part)):
+            for value in values:
+                if (code, value, seed) in done:
+                    continue
+                before = time.process_time()
+                line = compute(seed, value)  # type: ignore[operator]
+                append_line(RESULTS, {**line, "seed": seed, "cpu_seconds": round(time.process_time() - before, 1), "versions": versions()})
+                print(f"{code} {value} seed {seed}: {(line['model_bits'] + line['data_bits']) / 8:,.0f} bytes", flush=True)
+
+
+def codes() -> dict[str, list[dict[str, Any]]]:
+    """Groups the records of both experiments by what the code is, as the table and the figure name it."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in recorded():
+        name = f"online, {line['replay']} replayed" if line["code"] == "online" else f"DRR, alpha {line['alpha']:.0e}"
+        found.setdefault(name, []).append(line)
+    other = FOLDER / "results" / "lenet300.jsonl"
+    for line in read_lines(other) if other.exists() else []:
+        if line["recipe"] == "smallest-1480":
+            found.setdefault("recipe smallest, 1,480", []).append(line)
+    return found
+
+
+def length(line: dict[str, Any]) -> DescriptionLength:
+    """Takes both parts from a record."""
+    return DescriptionLength(model_bits=line["model_bits"], data_bits=line["data_bits"])
+
+
+def median(values: list[float]) -> float:
+    """Computes the median in whole bytes from bits."""
+    return statistics.median(values) / 8
+
+
+def table() -> None:
+    """Prints a Markdown table of both parts and their sum, medians with the range of the sum."""
+    print("| code | seeds | non-zeros | model, bytes | labels, bytes | together, bytes | CPU s |")
+    print("|" + " --- |" * 7)
+    print(f"| all labels equally likely | | | 0 | {UNIFORM_BITS / 8:,.0f} | {UNIFORM_BITS / 8:,.0f} | |")
+    for name, lines in codes().items():
+        totals = [length(line).total_bits for line in lines]
+        nonzeros = [line["nonzeros"] for line in lines if "nonzeros" in line]
+        cells = [name, str(len(lines)), f"{statistics.median(nonzeros):,.0f}" if nonzeros else ""]
+        cells += [f"{median([line[part] for line in lines]):,.0f}" for part in ("model_bits", "data_bits")]
+        spread = f" ({min(totals) / 8:,.0f} to {max(totals) / 8:,.0f})" if len(totals) > 1 else ""
+        cells.append(f"{median(totals):,.0f}{spread}")
+        cells.append(f"{statistics.median(line.get('cpu_seconds', line.get('seconds', 0)) for line in lines):.0f}")
+        print("| " + " | ".join(cells) + " |")
+    for replay, (labels, bits) in curves().items():
+        law = fitted(labels, bits)
+        area = law.integral(0.0, LABELS) / 8
+        print(f"\nreplay {replay}: {law.scale:.3g} x^-{law.exponent:.3f} from the first {FITTED_UP_TO:,} labels; all: {area:,.0f} bytes")
+
+
+def curves() -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """Averages the running code lengths over seeds, by replay."""
+    found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    for replay in REPLAYS:
+        lines = [line for line in recorded() if line["code"] == "online" and line["replay"] == replay]
+        if lines:
+            found[replay] = (np.array(lines[0]["labels"], dtype=float), np.mean([line["bits_so_far"] for line in lines], axis=0))
+    return found
+
+
+def rates(labels: np.ndarray, bits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Computes bits a label between the recorded points, at their geometric middles."""
+    return np.sqrt(labels[1:] * labels[:-1]), np.diff(bits) / np.diff(labels)
+
+
+def fitted(labels: np.ndarray, bits: np.ndarray) -> Any:
+    """Fits a power law to the beginning of the curve, as appendix J.2 does to a whole one."""
+    x, y = rates(labels, bits)
+    early = x <= FITTED_UP_TO
+    return fit_power_law(x[early], y[early])
+
+
+def figure() -> None:
+    """Draws bits a label over the labels coded so far, and both parts of every code."""
+    found = codes()
+
+    def fill(drawing: Any) -> None:
+        left, right = drawing.subplots(1, 2, width_ratios=(1, 1.15))
+        for replay, (labels, bits) in curves().items():
+            x, y = rates(labels, bits)
+            law = fitted(labels, bits)
+            left.plot(x, y, color=COLOURS[replay], label=f"{replay} replayed")
+            left.plot(x, law(x), color=COLOURS[replay], linewidth=0.8, linestyle="--")
+        left.plot([], [], color=INK, linewidth=0.8, linestyle="--", label=f"power law of the first {FITTED_UP_TO:,}")
+        left.axhline(np.log2(10), color=GREY, linewidth=0.8)
+        left.annotate("log2 10", (1.0, np.log2(10)), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=GREY, fontsize=9)
+        left.set(xscale="log", yscale="log", xlabel="labels coded so far", ylabel="bits a label")
+        left.set_title("Online code", loc="left")
+        left.legend(loc="lower left", fontsize=9)
+        names = list(found)
+        model = np.array([median([line["model_bits"] for line in found[name]]) for name in names])
+        data = np.array([median([line["data_bits"] for line in found[name]]) for name in names])
+        place = np.arange(len(names))
+        right.barh(place, model, color=GREY, label="model")
+        right.barh(place, data, left=model, color=BLUE, label="labels")
+        for row, total in zip(place, model + data, strict=True):
+            right.annotate(f"{total:,.0f}", (total, row), xytext=(4, 0), textcoords="offset points", va="center", color=INK, fontsize=9)
+        right.set_yticks(place, names, fontsize=9)
+        right.invert_yaxis()
+        right.grid(visible=False, axis="y")
+        right.set_xlim(0, 1.15 * float((model + data).max()))
+        right.set_xlabel(f"bytes (equally likely labels: {UNIFORM_BITS / 8:,.0f})")
+        right.set_title("Both parts", loc="left")
+        right.legend(loc="lower right", fontsize=9)
+
+    draw(FOLDER / "online", (11, 4.4), fill)
+
+
+def main() -> None:
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    runs = commands.add_parser("run")
+    runs.add_argument("--seeds", nargs="+", type=int, default=[0])
+    commands.add_parser("table")
+    commands.add_parser("figure")
+    options = parser.parse_args()
+    if options.command == "run":
+        run(options.seeds)
+    else:
+        {"table": table, "figure": figure}[options.command]()
+
+
+if __name__ == "__main__":
+    main()
