@@ -55,8 +55,10 @@ def follow_matches(m: Model, byte: int) -> None:
             h = combine(h, np.int64(history[(position - hashed) & mask]))
         head = j * (r[HEAD_MASK] + 1) + ((h >> 4) & r[HEAD_MASK])
         if r[k] == 0 or r[k + 1] < least:
-            candidate = np.int64(m.heads[head])
-            if candidate > 0 and position - candidate < mask - 64:
+            # Positions are kept modulo 2^32; 0 says that there is none.
+            distance = (position - np.int64(m.heads[head])) & 0xFFFFFFFF
+            candidate = position - distance
+            if m.heads[head] != 0 and 0 < distance < mask - 64:
                 length = np.int64(0)
                 while (
                     length < 40
@@ -68,7 +70,7 @@ def follow_matches(m: Model, byte: int) -> None:
                     r[k] = candidate
                     r[k + 1] = length
                     r[k + 2] = 0
-        m.heads[head] = np.int32(position & 0x7FFFFFFF)
+        m.heads[head] = np.uint32(position & 0xFFFFFFFF)
 
 
 @kernel

@@ -24,6 +24,7 @@ class Preset:
         rate_extra: what is added to it at first, in 1000 / (uses + rate_age).
         rate_age: see rate_extra.
         first_weight: of each context at the start; 65536 is 1.
+        microseconds: what a byte roughly costs in either direction.
         refine_share: of the maps in the final probability, in eighths.
     """
 
@@ -42,6 +43,7 @@ class Preset:
     rate_age: int = 1000
     first_weight: int = 12000
     refine_share: int = 5
+    microseconds: float = 20.0
 
 
 _FULL = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 30, 31, 32, 33, 34, 35)

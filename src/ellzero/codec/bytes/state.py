@@ -51,7 +51,7 @@ class Model(NamedTuple):
     history: npt.NDArray[np.uint8]
     table: npt.NDArray[np.uint8]
     counters: npt.NDArray[np.uint32]
-    heads: npt.NDArray[np.int32]
+    heads: npt.NDArray[np.uint32]
     inputs: npt.NDArray[np.int32]
     weights: npt.NDArray[np.int32]
     ages: npt.NDArray[np.int32]
@@ -79,7 +79,7 @@ def new_model(preset: Preset, table_bits: int, history_bits: int) -> Model:
     sets = len(preset.sets)
     rows = sum(CHOICE_SIZES[choice] for choice in preset.sets)
     head_bits = min(history_bits, preset.head_bits)
-    direct_bits = preset.direct_bits
+    direct_bits = min(history_bits, preset.direct_bits)
 
     histories = tables.history_tables()
     match_start = [np.array([32768])]
@@ -123,9 +123,19 @@ def new_model(preset: Preset, table_bits: int, history_bits: int) -> Model:
         history=np.zeros(1 << history_bits, dtype=np.uint8),
         table=_aligned(16 << table_bits),
         counters=np.concatenate([counters.astype(np.uint32) << np.uint32(16), indirect]),
-        heads=np.zeros(matches << head_bits, dtype=np.int32),
+        heads=np.zeros(matches << head_bits, dtype=np.uint32),
         inputs=np.zeros(inputs + 2 * sets + 2 * len(FINAL_SIZES), dtype=np.int32),
         weights=np.concatenate([weights.reshape(-1), np.full(sum(FINAL_SIZES) * sets, 65536 // sets, dtype=np.int32)]),
         ages=np.zeros(rows, dtype=np.int32),
         refine=np.tile(np.array(line, dtype=np.uint16), preset.refines * REFINE_CONTEXTS),
     )
+
+
+def num_bytes_of_model(preset: Preset, table_bits: int, history_bits: int) -> int:
+    """Returns how many bytes `new_model` allocates, within a few thousand."""
+    slots = len(preset.contexts) + len(preset.directs) + len(preset.matches)
+    rows = sum(CHOICE_SIZES[choice] for choice in preset.sets)
+    counters = 256 * len(preset.contexts) + (len(preset.directs) << (min(history_bits, preset.direct_bits) + 4)) + 65536 + 256
+    heads = len(preset.matches) << min(history_bits, preset.head_bits)
+    weights = rows * (2 * slots + 9) + 768 * len(preset.sets)
+    return (16 << table_bits) + (1 << history_bits) + 4 * (counters + heads + weights) + 66 * preset.refines * REFINE_CONTEXTS

@@ -1,0 +1,64 @@
+# pyright: basic
+# Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
+"""What is looked for in a block before it is coded: the length of its records, and x86 calls, whose targets are made absolute."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ellzero.codec.jit import kernel
+
+LONGEST_STRIDE = 1024
+_SAMPLE = 1 << 17
+
+
+def find_stride(block: NDArray[np.uint8]) -> int:
+    """Returns the length of the records that a block seems to consist of, 2 to 1024; 0 where it shows none.
+
+    A stride shows in bytes that equal those one stride before much more often than at other distances.
+    """
+    sample = block[:_SAMPLE]
+    lags = np.arange(2, min(LONGEST_STRIDE, sample.size // 8) + 1)
+    if lags.size < 8:
+        return 0
+    equal = np.array([np.count_nonzero(sample[lag:] == sample[:-lag]) / (sample.size - lag) for lag in lags])
+    usual = float(np.median(equal))
+    gain = (equal - usual) / max(1.0 - usual, 1e-6)
+    if gain.max() < 0.06:
+        return 0
+    # Multiples of a stride show as well: the shortest that is nearly as good.
+    return int(lags[np.flatnonzero(gain >= 0.85 * gain.max())[0]])
+
+
+def has_x86_calls(block: NDArray[np.uint8]) -> bool:
+    """Returns whether a block seems to hold x86 code: most bytes E8 and E9 begin a call or jump of less than 16 MiB."""
+    if block.size < 5:
+        return False
+    start = (block[:-4] & 0xFE) == 0xE8
+    near = start & ((block[4:] == 0) | (block[4:] == 255))
+    hits = np.count_nonzero(near)
+    return bool(hits * 512 > block.size and hits * 3 > np.count_nonzero(start))
+
+
+@kernel
+def change_x86_calls(block: NDArray[np.uint8], start: int, back: bool) -> None:
+    """Replaces, in place, distances of x86 calls and jumps by targets, which repeat; or back.
+
+    Args:
+        block: the bytes.
+        start: where the block lies in the file.
+        back: whether targets are replaced by distances.
+    """
+    i = np.int64(0)
+    while i + 5 <= block.size:
+        top = np.int64(block[i + 4])
+        if np.int64(block[i]) & 0xFE == 0xE8 and (top == 0 or top == 255):
+            value = np.int64(block[i + 1]) | (np.int64(block[i + 2]) << 8) | (np.int64(block[i + 3]) << 16) | ((top & 1) << 24)
+            place = (start + i + 5) & 0x1FFFFFF
+            value = (value - place if back else value + place) & 0x1FFFFFF
+            block[i + 1] = np.uint8(value & 255)
+            block[i + 2] = np.uint8((value >> 8) & 255)
+            block[i + 3] = np.uint8((value >> 16) & 255)
+            block[i + 4] = np.uint8(255 * (value >> 24))
+            i += 5
+        else:
+            i += 1
