@@ -12,6 +12,7 @@ among the candidates that its hyperparameters give, the one with the shortest de
 import argparse
 import math
 import os
+import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -254,9 +255,11 @@ def figure() -> None:
             axes.plot(MEASUREMENTS, fractions(lines, name), "o-", color=colour, markersize=4, label=name, clip_on=False)
         axes.set(xlabel="measurements", ylabel="supports recovered exactly", ylim=(0, 1), xlim=(0, None))
         axes.set_title(f"{UNKNOWNS} unknowns, {NONZEROS} not 0; {len(SEEDS)} problems a point", fontsize=11)
-        axes.legend(loc="lower right")
+        axes.legend(loc="center right", bbox_to_anchor=(1.0, 0.43))
 
-    draw(FOLDER / "recovery", (7.2, 4.4), fill)
+    _, drawn = draw(FOLDER / "recovery", (7.2, 4.4), fill)
+    # The site shows only what lies in its own folder.
+    shutil.copyfile(drawn, FOLDER.parent / "docs" / drawn.name)
 
 
 def main() -> None:
