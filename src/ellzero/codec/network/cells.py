@@ -22,6 +22,7 @@ from ellzero.codec.network.layout import (
     LOGARITHMIC,
     MEANS,
     MIXED,
+    REPEATS,
     ROW_CELLS,
     ROW_COUNT,
     ROW_MEAN,
@@ -37,6 +38,7 @@ from ellzero.codec.network.layout import (
 )
 from ellzero.codec.network.logistic import rate_table
 from ellzero.codec.network.mixing import Memory, Slots, Weights, code_mixed
+from ellzero.codec.network.repeats import code_repeat, remember
 from ellzero.codec.network.values import code_extra, code_magnitude, code_sign
 
 _LIMIT = 1023
@@ -93,6 +95,8 @@ def code_cells(
     )
     columns, taps, width = geometry[COLUMNS], geometry[TAPS], geometry[WIDTH]
     logarithmic, has_zeros, mixed = geometry[LOGARITHMIC] != 0, geometry[HAS_ZEROS] != 0, geometry[MIXED] != 0
+    repeats, repeat, table = geometry[REPEATS] != 0, cells.repeat, cells.table
+    inputs = np.int64(7 if mixed else 3)
     zero, one, two, four = np.int64(0), np.int64(1), np.int64(2), np.int64(4)
     own_rows = np.int64(LINE_SLOTS)
     own_columns = own_rows + geometry[ROWS]
@@ -177,18 +181,23 @@ def code_cells(
                 slots[11] = ZERO_SLOTS + 213 + around + np.int64(27) * min(abs(block), two)
                 nonzero = code_mixed(state, data, decode, memory, weights, slots, 12, ZERO, np.int64(size > zero), _LIMIT)
             if nonzero:
-                size = code_magnitude(state, data, decode, memory, weights, slots, size, expected, near, abs(left), abs(over), tap, lines)
-                level = size
-                if geometry[HAS_SIGNS] and code_sign(
-                    state, data, decode, memory, weights, slots, np.int64(levels[at] < 0), left, up, block, over
-                ):
-                    level = -size
-                levels[at] = np.int32(level)
-                bits = geometry[EXTRA_BITS]
-                if bits < zero:
-                    bits = max(geometry[TOP_BIT] - size, zero)
-                if bits > zero:
-                    extra[at] = code_extra(state, data, decode, memory, weights, slots, extra[at], bits, size)
+                negative = np.int64(levels[at] < 0)
+                if not repeats or not code_repeat(state, data, decode, memory, levels, extra, repeat, at):
+                    size = code_magnitude(
+                        state, data, decode, memory, weights, slots, size, expected, near, abs(left), abs(over), tap, lines, inputs
+                    )
+                    bits = geometry[EXTRA_BITS]
+                    if bits < zero:
+                        bits = max(geometry[TOP_BIT] - size, zero)
+                    if bits > zero:
+                        extra[at] = code_extra(state, data, decode, memory, weights, slots, extra[at], bits, size)
+                else:
+                    size = abs(np.int64(levels[at]))
+                if geometry[HAS_SIGNS]:
+                    negative = code_sign(state, data, decode, memory, weights, slots, negative, left, up, block, over)
+                levels[at] = np.int32(-size if negative else size)
+                if repeats:
+                    remember(levels, extra, repeat, table, at)
                 running[ALL_COUNT] += one
                 running[ROW_COUNT] += one
                 column_count[column] += np.int32(1)

@@ -26,21 +26,22 @@ MAGNITUDE_SLOTS = 512
 SIGN_SLOTS = MAGNITUDE_SLOTS + UNARY * 256
 ESCAPE_SLOTS = SIGN_SLOTS + 64
 EXTRA_SLOTS = ESCAPE_SLOTS + 32
-SHARED_SLOTS = EXTRA_SLOTS + 256
+REPEAT_SLOTS = EXTRA_SLOTS + 256
+SHARED_SLOTS = REPEAT_SLOTS + 64
 
 # Slots of the tensor alone: its magnitudes, then its rows, then its columns.
 OWN_SLOTS = SHARED_SLOTS
 LINE_SLOTS = OWN_SLOTS + 32
 
 _FIRST_WEIGHTS = {
-    LIVE: (0.0, 0.4, 0.3, 0.4),
-    ZERO: (-0.8, 0.6, 0.6, 0.3, 0.1, 0.3, 0.1, 0.1, 0.05, 0.0, 0.0, 0.0),
-    **dict.fromkeys(range(MAGNITUDE, SIGN), (0.0, 0.2, 0.25, 0.15, 0.15, 0.1, 0.15)),
+    LIVE: (-0.3, 0.6, 0.3, 0.4),
+    ZERO: (-0.6, 0.0, 0.2, 0.2, 0.3, 0.3, -0.15, 0.25, 0.2, 0.0, 0.0, 0.0),
+    **dict.fromkeys(range(MAGNITUDE, SIGN), (0.0, 0.25, 0.15, 0.2, 0.15, 0.1, 0.15)),
     SIGN: (0.2, 0.4, 0.4),
 }
 
 # Geometry of a tensor as a matrix, as the kernels take it.
-ROWS, COLUMNS, TAPS, WIDTH, LOGARITHMIC, HAS_ZEROS, MIXED, HAS_SIGNS, EXTRA_BITS, TOP_BIT = range(10)
+ROWS, COLUMNS, TAPS, WIDTH, LOGARITHMIC, HAS_ZEROS, MIXED, HAS_SIGNS, EXTRA_BITS, TOP_BIT, REPEATS = range(11)
 
 # What runs along: means in 1/256, counts of cells seen.
 ALL_MEAN, ALL_SEEN, ALL_COUNT, ROW_MEAN, ROW_SEEN, ROW_COUNT, ROW_CELLS, ROWS_LEFT, ABOVE, LIVE_COLUMNS = range(10)
@@ -62,6 +63,8 @@ class Cells(NamedTuple):
     channel_seen: NDArray[np.int64]
     tap_mean: NDArray[np.int64]
     tap_seen: NDArray[np.int64]
+    repeat: NDArray[np.int64]
+    table: NDArray[np.int32]
 
 
 def first_model() -> Model:

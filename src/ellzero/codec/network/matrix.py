@@ -10,9 +10,13 @@ from ellzero.codec.network import layout
 from ellzero.codec.network.coder import Coder
 from ellzero.codec.network.layout import Cells
 from ellzero.codec.network.mixing import Model
+from ellzero.codec.network.repeats import TABLE_BITS
 
 MIXED_CELLS = 1 << 18
 """Larger matrices than this are written in the quick mode."""
+
+_REPEATED_CELLS = 256
+MAX_REPEATED_CELLS = 1 << 26
 
 # Contexts of the numbers that are coded here.
 _FORM, _COLUMN_LINK, _ROW_LINK = 20, 21, 22
@@ -74,6 +78,13 @@ class Levels:
     top: int
     logarithmic: bool
 
+    def repeats(self) -> bool:
+        """Tells whether an eighth or more of the magnitudes have been there before, bit for bit."""
+        if self.extra.size != self.levels.size or not _REPEATED_CELLS <= self.levels.size <= MAX_REPEATED_CELLS:
+            return False
+        key = (np.abs(self.levels).astype(np.uint64) << np.uint64(53)) ^ self.extra
+        return np.unique(key).size * 8 <= self.levels.size * 7
+
 
 def code_levels(coder: Coder, model: Model, matrix: Levels, profiles: list[Profile]) -> Profile:
     """Codes the levels of a tensor.
@@ -89,9 +100,10 @@ def code_levels(coder: Coder, model: Model, matrix: Levels, profiles: list[Profi
     """
     form, levels = matrix.form, matrix.levels.reshape(matrix.form.rows, matrix.form.columns)
     alive = levels != 0
-    modes = int(not alive.all()) + 2 * int((levels < 0).any()) + 4 * int(levels.size <= MIXED_CELLS)
-    modes = coder.number(_FORM, modes, below=8, what="the mode of a tensor")
-    has_zeros, has_signs, mixed = modes & 1, modes >> 1 & 1, modes >> 2
+    modes = int(not alive.all()) + 2 * int((levels < 0).any()) + 4 * int(levels.size <= MIXED_CELLS) + 8 * int(matrix.repeats())
+    modes = coder.number(_FORM, modes, below=16, what="the mode of a tensor")
+    has_zeros, has_signs, mixed = modes & 1, modes >> 1 & 1, modes >> 2 & 1
+    repeats = modes >> 3
     own = layout.with_own_slots(model, form.rows + form.columns if mixed else 0)
     rows = np.ones(form.rows, np.uint8)
     columns = np.ones(form.columns, np.uint8)
@@ -127,6 +139,7 @@ def code_levels(coder: Coder, model: Model, matrix: Levels, profiles: list[Profi
                 has_signs,
                 matrix.extra_bits,
                 matrix.top,
+                repeats,
             ],
             np.int64,
         ),
@@ -136,6 +149,8 @@ def code_levels(coder: Coder, model: Model, matrix: Levels, profiles: list[Profi
         np.zeros(channels, np.int64),
         np.zeros(form.taps, np.int64),
         np.zeros(form.taps, np.int64),
+        np.array([0, 0, 0, -1, -1], np.int64),
+        np.full(1 << TABLE_BITS if repeats else 1, -1, np.int32),
     )
     coder.cells(own, cells)
     model.memory[:] = own.memory[: model.memory.size]

@@ -20,7 +20,7 @@ from ellzero.codec.kernels import Buffer, State, decode_bit, decode_raw, encode_
 from ellzero.codec.network.logistic import LOGIT_LIMIT, rate_table, squash_table, stretch_table
 
 WEIGHT_ONE = 1 << 16
-MIXER_RATE = 3
+MIXER_RATE = 14
 MAX_INPUTS = 16
 
 _SQUASH = squash_table()
@@ -114,7 +114,7 @@ def code_mixed(
         encode_bit(state, data, decided, p)
     error = ((decided << np.int64(16)) - p) * np.int64(MIXER_RATE)
     for index in range(inputs):
-        weights[mixer, index] += (slots[_SAID + index] * error + np.int64(1 << 15)) >> np.int64(16)
+        weights[mixer, index] += (slots[_SAID + index] * error + np.int64(1 << 19)) >> np.int64(20)
         slot = slots[index]
         cell = np.int64(memory[slot])
         count = cell & _COUNT_MASK

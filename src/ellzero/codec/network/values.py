@@ -38,6 +38,7 @@ def code_magnitude(
     over: int,
     tap: int,
     lines: int,
+    inputs: int,
 ) -> int:
     """Codes a magnitude, at least 1. Returns it, int64.
 
@@ -50,6 +51,7 @@ def code_magnitude(
         over: the magnitude in the row before.
         tap: its place in the kernel of a convolution.
         lines: class of the row's mean and of the channel's.
+        inputs: how many of the contexts are used: 3 or all 7.
     """
     one = np.int64(1)
     pair = min(np.int64(left), np.int64(7)) + np.int64(8) * min(np.int64(over), np.int64(7))
@@ -57,13 +59,15 @@ def code_magnitude(
     while magnitude <= np.int64(UNARY):
         base = MAGNITUDE_SLOTS + (magnitude - one) * np.int64(256)
         slots[0] = base
-        slots[1] = OWN_SLOTS + magnitude
-        slots[2] = base + 1 + expected
-        slots[3] = base + 49 + near
+        slots[1] = base + 1 + expected
+        slots[2] = base + 49 + near
+        slots[3] = OWN_SLOTS + magnitude
         slots[4] = base + 97 + pair
         slots[5] = base + 161 + min(np.int64(tap), np.int64(30))
         slots[6] = base + 192 + lines
-        if not code_mixed(state, data, decode, memory, weights, slots, 7, MAGNITUDE - 1 + magnitude, np.int64(size > magnitude), LIMIT):
+        if not code_mixed(
+            state, data, decode, memory, weights, slots, inputs, MAGNITUDE - 1 + magnitude, np.int64(size > magnitude), LIMIT
+        ):
             return magnitude
         magnitude += one
     rest = np.int64(size) - np.int64(UNARY)
