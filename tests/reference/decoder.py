@@ -110,6 +110,30 @@ class Message:
         return value
 
 
+class Cell:
+    """A learnt probability."""
+
+    def __init__(self, limit: int) -> None:
+        self.q, self.n, self.limit = 2**21, 0, limit
+
+    def decide(self, message: Message) -> int:
+        decision = message.bit(max(self.q >> 6, 1))
+        self.q += (2**22 * decision - self.q) * (131072 // (2 * self.n + 3)) >> 16
+        self.n = min(self.n + 1, self.limit)
+        return decision
+
+
+def integer(message: Message, cells: list[Cell]) -> int:
+    """Decodes an integer with its 160 cells."""
+    size, node = 0, 1
+    while size < 39 and cells[size].decide(message):
+        size += 1
+    for _ in range(min(size, 2)):
+        node = 2 * node + cells[40 + 3 * size + node - 1].decide(message)
+    left = max(size - 2, 0)
+    return (node << left | message.raw(left)) - 1
+
+
 def decode_data(parts: Sections, trailer: Bytes) -> bytes:
     """Decodes compressed data and compares them with the size and hash at the end."""
     data = b"".join(decode_block(kind, payload) for kind, payload in parts)

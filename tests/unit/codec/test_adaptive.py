@@ -82,6 +82,18 @@ def test_the_cost_is_that_of_a_learnt_probability(seed: int):
         assert 8 * finish_encoder(state, buffer) <= 1.01 * entropy + 20
 
 
+@pytest.mark.parametrize("limit", [1, 30, 1023])
+def test_a_cell_learns_as_the_page_says(limit: int, seed: int):
+    state, buffer, cells = np.zeros(3, np.uint64), np.zeros(9000, np.uint8), np.full(9, adaptive.NEW, np.uint32)
+    start_encoder(state)
+    q, n = 1 << 21, 0
+    for bit in np.random.default_rng(seed).integers(0, 2, 1500).tolist():
+        adaptive.code_adaptive(state, buffer, False, cells, 3, bit, limit)
+        q += ((1 << 22) * bit - q) * (131072 // (2 * n + 3)) >> 16
+        n = min(n + 1, limit)
+        assert int(cells[3]) == q << 10 | n
+
+
 @pytest.mark.parametrize("bit", [0, 1])
 def test_certainty_costs_next_to_nothing(bit: int):
     assert 8 * len(encoded(adaptive_bit, [bit] * 2000)[0]) <= 24

@@ -149,6 +149,12 @@ def test_varints_are_these_bytes(value: int, digits: str):
     cursor.end()
 
 
+@pytest.mark.parametrize("digits", ["8000", "ff" * 9 + "02", "ff" * 9 + "7f", "80" * 9 + "8001", "ff00"])
+def test_other_spellings_and_larger_numbers_are_refused(digits: str):
+    with pytest.raises(FormatError, match="not written as it must be"):
+        Cursor(bytes.fromhex(digits), "a section").varint()
+
+
 @given(st.binary(max_size=12))
 def test_a_number_has_one_spelling(data: bytes):
     cursor = Cursor(data, "a section")

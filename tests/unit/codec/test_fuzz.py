@@ -121,10 +121,14 @@ def test_20000_mutated_files_are_clean_errors_in_bounded_time_and_memory(source_
 
 @pytest.mark.parametrize("length", [1, 1 << 20, 1 << 22, MAX_SECTION, MAX_SECTION + 1, 1 << 32, (1 << 64) - 1])
 @pytest.mark.parametrize("head", [0x00, 0x01, 0x81])
-def test_a_length_that_lies_allocates_nothing(length: int, head: int):
-    data = MAGIC + b"\x00\x02" + bytes((head,)) + varint(length)
-    tracemalloc.start()
-    assert outcome(data)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 2 * MEBIBYTE, f"{peak} bytes were allocated for a file of {len(data)}"
+def test_a_length_that_lies_allocates_nothing(length: int, head: int, tmp_path: Path):
+    path = tmp_path / "liar"
+    path.write_bytes(MAGIC + b"\x00\x02" + bytes((head,)) + varint(length))
+    # A real file: unlike BytesIO it sets aside what it is asked for before it knows how much there is.
+    with path.open("rb") as file:
+        tracemalloc.start()
+        with pytest.raises(FormatError):
+            list(ContainerReader(file, max_section=MAX_SECTION).sections(range(1, 8)))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 2 * MEBIBYTE

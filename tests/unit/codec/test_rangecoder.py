@@ -122,6 +122,13 @@ def test_any_bytes_decode_to_something_without_an_error(data: bytes, p: list[int
     assert 1 << 32 <= state[1] < 1 << 40
 
 
+def test_the_largest_bytes_lie_within_the_interval_too():
+    decoder = RangeDecoder(b"\xff" * 20)
+    for _ in range(50):
+        assert decoder._state[0] < decoder._state[1]
+        decoder.decode_bits([65535])
+
+
 @given(st.binary(max_size=40), st.lists(st.integers(1, 65535), max_size=200))
 def test_zeros_at_the_end_may_be_left_out(data: bytes, p: list[int]):
     assert RangeDecoder(data).decode_bits(p).tolist() == RangeDecoder(data + bytes(9)).decode_bits(p).tolist()

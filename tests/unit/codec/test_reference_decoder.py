@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 
 from ellzero.codec.container import ContainerReader, ContainerWriter, Kind, Original, Tally
 from ellzero.codec.errors import FormatError
-from ellzero.codec.rangecoder import RangeEncoder
+from ellzero.codec.rangecoder import RangeDecoder, RangeEncoder
 
 ROOT = Path(__file__).parents[3]
 DECODER = ROOT / "tests" / "reference" / "decoder.py"
@@ -74,6 +74,19 @@ def test_it_decodes_messages(pairs: list[tuple[int, int]], symbols: list[int], r
     assert [message.bit(p) for _, p in pairs] == [bit for bit, _ in pairs]
     assert [message.symbol([1, 4096 - 7, 1, 5]) for _ in symbols] == symbols
     assert message.raw(41) == raw
+
+
+def test_it_decodes_integers_with_learnt_probabilities():
+    # The vector of the page.
+    message = reference.Message(bytes.fromhex("9071ff7bd11f64034031fc6218ff"))
+    cells = [reference.Cell(255) for _ in range(160)]
+    assert [reference.integer(message, cells) for _ in range(6)] == [0, 1, 2, 300, 7, (1 << 40) - 2]
+
+
+@given(st.binary(max_size=20), st.lists(st.integers(1, 65535), max_size=100))
+def test_both_decoders_read_the_same_in_any_bytes(data: bytes, p: list[int]):
+    message = reference.Message(data)
+    assert RangeDecoder(data).decode_bits(p).tolist() == [message.bit(one) for one in p]
 
 
 def test_empty_files_decode():
