@@ -11,6 +11,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
 from ellzero.methods import (
+    ADMM,
     DRR,
     PMMP,
     RL1,
@@ -49,7 +50,12 @@ PROXIMAL_METHODS: list[Any] = [
     DRR(alpha=ramp(0.0, 5e-2), beta=geometric(1.0, 30.0), proximal=True),
     DRR(alpha=3e-2, normalise=PerStage(prefix=""), proximal=True),
 ]
-METHODS = GRADIENT_METHODS + PROXIMAL_METHODS
+SPLIT_METHODS: list[Any] = [
+    ADMM(alpha=3e-3, tau=0.5, every=2),
+    ADMM(alpha=ramp(0.0, 1e-2), tau=geometric(1.0, 0.2), every=2, settle=0.5),
+]
+"""Methods that act after the step as proximal ones do, but towards a state of their own: no soft threshold."""
+METHODS = GRADIENT_METHODS + PROXIMAL_METHODS + SPLIT_METHODS
 AT = At(progress=0.37, step=37)
 
 
@@ -177,7 +183,7 @@ def test_gradient_form_leaves_weights_alone_after_the_step(method: Method) -> No
     assert all(torch.equal(params[name], before[name]) for name in params)
 
 
-@pytest.mark.parametrize("method", PROXIMAL_METHODS, ids=repr)
+@pytest.mark.parametrize("method", PROXIMAL_METHODS + SPLIT_METHODS, ids=repr)
 def test_proximal_form_leaves_gradients_alone(method: Method) -> None:
     params = some_params()
     data = set_gradients(params)
