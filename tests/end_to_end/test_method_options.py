@@ -13,7 +13,7 @@ from ellzero.cli.method import chosen_method
 from ellzero.cli.recipes import Recipe, fast, paper
 from ellzero.cli.run import run_sparsify
 from ellzero.cli.sparsify import Sparsify
-from ellzero.methods import DRR, PMMP, RL1, Alternating, Exact, Geometric, Method, Simultaneous, Unregularised
+from ellzero.methods import ADMM, DRR, PMMP, RL1, Alternating, Exact, Geometric, Method, Simultaneous, Unregularised
 from ellzero.training import Epochs
 
 
@@ -35,6 +35,9 @@ def parsed(*words: str) -> Sparsify:
         ("--alpha 1e-3 --p-init 0.5 --method pmmp --multiplier 10", PMMP(alpha=1e-3, p_init=0.5, multiplier=10.0)),
         ("--method pmmp --updates alternating --u-init 0.1", PMMP(alpha=1e-4, u_init=0.1, updates=Alternating())),
         ("--method pmmp --updates simultaneous", PMMP(alpha=1e-4, updates=Simultaneous())),
+        ("--method admm", ADMM(alpha=1e-4)),
+        ("--tau 0.5 0.1 --every 5 --method admm --alpha 1e-3", ADMM(alpha=1e-3, tau=Geometric(0.5, 0.1), every=5)),
+        ("--method admm --settle 0.8", ADMM(alpha=1e-4, settle=0.8)),
         ("--updates exact --u 1e-3 0.1 --method pmmp", PMMP(alpha=1e-4, u=Geometric(1e-3, 0.1), updates=Exact())),
     ],
 )
@@ -45,6 +48,7 @@ def test_options_come_in_any_order_and_say_which_method_it_is(words: str, method
 def test_another_method_begins_with_the_recipes_alpha_and_keeps_its_form():
     assert chosen_method(paper().method, parsed("--method", "rl1")) == RL1(alpha=3e-5, proximal=False)
     assert chosen_method(paper().method, parsed("--method", "pmmp")) == PMMP(alpha=3e-5)
+    assert chosen_method(paper().method, parsed("--method", "admm")) == ADMM(alpha=3e-5)
     own = PMMP(alpha=0.5, p_init=0.0)
     assert chosen_method(own, parsed("--method", "pmmp", "--u-init", "1")) == PMMP(alpha=0.5, p_init=0.0, u_init=1.0)
 
@@ -59,6 +63,10 @@ def test_another_method_begins_with_the_recipes_alpha_and_keeps_its_form():
         ("--method drr --updates exact", "--updates means nothing to DRR"),
         ("--method pmmp --p-init 2", "p_init is a probability"),
         ("--method pmmp --updates exact", "u = 0 the exact step closes every gate"),
+        ("--method pmmp --tau 1 0.1", "--tau means nothing to PMMP"),
+        ("--method admm --p-init 1", "--p-init means nothing to ADMM"),
+        ("--method admm --every 0", "every counts steps"),
+        ("--method admm --settle 2", "settle is a progress"),
         ("--method pmmp --u 0 1", "geometric schedule needs positive"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from ellzero.cli.method_options import MethodName, UpdatesName, given
 from ellzero.cli.sparsify import Sparsify
-from ellzero.methods import DRR, PMMP, RL1, Alternating, Exact, Method, Simultaneous, Unregularised, geometric
+from ellzero.methods import ADMM, DRR, PMMP, RL1, Alternating, Exact, Method, Simultaneous, Unregularised, geometric
 from ellzero.methods.pmmp_updates import Updates
 
 _UPDATES: dict[UpdatesName, Callable[[], Updates]] = {
@@ -29,7 +29,7 @@ def chosen_method(method: Method, options: Sparsify) -> Method:
     if options.method is not None:
         method = _named(options.method, method)
     values = {name: value for name, value in (("alpha", options.alpha), ("beta", options.beta)) if value is not None}
-    for name, value in given(options.pmmp):
+    for name, value in given(options.pmmp, options.admm):
         values[name] = _value(value)
     known = {field.name for field in fields(method)} if is_dataclass(method) else set[str]()
     for name in values:
@@ -51,6 +51,8 @@ def _named(name: MethodName, recipe: Method) -> Method:
             return recipe if isinstance(recipe, DRR) else DRR(alpha=1e-4, proximal=proximal)
         case MethodName.PMMP:
             return recipe if isinstance(recipe, PMMP) else PMMP(alpha=alpha)
+        case MethodName.ADMM:
+            return recipe if isinstance(recipe, ADMM) else ADMM(alpha=alpha)
 
 
 def _value(option: Any) -> Any:

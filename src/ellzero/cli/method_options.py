@@ -15,6 +15,7 @@ class MethodName(enum.Enum):
     RL1 = "rl1"
     DRR = "drr"
     PMMP = "pmmp"
+    ADMM = "admm"
 
 
 class UpdatesName(enum.Enum):
@@ -41,6 +42,18 @@ class PMMPOptions:
     """simultaneous and alternating move gates by Adam; exact sets them to their minimum, and needs --u or --u-init."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ADMMOptions:
+    """ADMM: the threshold of its gates and when they move; each in place of the method's default."""
+
+    tau: Annotated[tuple[float, float] | None, tyro.conf.arg(metavar="START END")] = None
+    """The magnitude above which a weight lives, falling by equal factors from START to END."""
+    every: int | None = None
+    """Optimizer steps between two decisions."""
+    settle: float | None = None
+    """The progress of the regularised phase, 0 to 1, from which the gates are masks and the penalty is off."""
+
+
 def given(*groups: object) -> Iterator[tuple[str, Any]]:
     """Lists the options that were given, by name: those that are not None."""
     for group in groups:
@@ -57,7 +70,7 @@ def plain(options: Mapping[str, Any]) -> dict[str, Any]:
         match value:
             case enum.Enum():
                 found[name] = value.value
-            case PMMPOptions():
+            case PMMPOptions() | ADMMOptions():
                 found.update(plain(vars(value)))
             case tuple():
                 found[name] = list(value)  # pyright: ignore[reportUnknownArgumentType]  # of numbers

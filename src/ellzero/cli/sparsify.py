@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from ellzero.cli.method_options import MethodName, PMMPOptions, plain
+from ellzero.cli.method_options import ADMMOptions, MethodName, PMMPOptions, plain
 
 
 class RecipeName(enum.Enum):
@@ -50,6 +50,7 @@ class Sparsify:
     beta: float | None = None
     """Sharpness of DRR's penalty, in place of the recipe's."""
     pmmp: Annotated[PMMPOptions, tyro.conf.OmitArgPrefixes] = field(default_factory=PMMPOptions)
+    admm: Annotated[ADMMOptions, tyro.conf.OmitArgPrefixes] = field(default_factory=ADMMOptions)
     nonzeros: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Prunes to this many non-zeros instead of the recipe's own target."""
     error_increase: Annotated[float | None, tyro.conf.arg(metavar="POINTS")] = None
