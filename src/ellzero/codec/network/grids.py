@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.codec.network.dtypes import DType, Reading, Words
+from ellzero.codec.network.dtypes import DType, Words
 
 MAX_LOGARITHMIC_LEVEL = 4096
+MAX_UNIFORM_LEVEL = 1 << 29
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ def worth(levels: NDArray[np.int32], grid: Grid, dtype: DType, rows: int) -> Wor
         The words, [rows * columns].
 
     Raises:
-        ValueError: a data type that has no fractions, or a logarithmic level too large for a table.
+        ValueError: a logarithmic level too large for a table.
     """
     if isinstance(grid, Uniform):
         steps = np.array(grid.steps, np.float64)
@@ -69,11 +70,17 @@ def worth(levels: NDArray[np.int32], grid: Grid, dtype: DType, rows: int) -> Wor
     return rounded(np.sign(levels) * table[np.abs(levels)], dtype)
 
 
+def roundable(dtype: DType) -> bool:
+    """Tells whether numbers of a type can be quantised: single, double and half precision, and bfloat16."""
+    return dtype in (DType.F32, DType.F16, DType.BF16, DType.F64)
+
+
 def rounded(values: NDArray[np.float64], dtype: DType) -> Words:
     """Rounds doubles to a type, to the nearest and to even between two, and returns their bits; bfloat16 by way of single precision.
 
-    Raises:
-        ValueError: a data type of which this is not defined.
+    Args:
+        values: finite or not, never NaN.
+        dtype: one that is `roundable`.
     """
     # Adding zero turns -0.0 into 0.0.
     values = values + 0.0
@@ -82,6 +89,6 @@ def rounded(values: NDArray[np.float64], dtype: DType) -> Words:
             single = values.astype("<f4").view("<u4").astype(np.uint64)
             return ((single + np.uint64(0x7FFF) + ((single >> np.uint64(16)) & np.uint64(1))) >> np.uint64(16)).astype("<u2")
         kind = dtype.array_type
-        if kind is None or dtype.reading is not Reading.FLOAT or dtype.words != 1:
-            raise ValueError(f"a tensor of {dtype.value} cannot be quantised; keep it exact, or convert it to F32, F16 or BF16")
+        assert roundable(dtype)
+        assert kind is not None
         return values.astype(kind).view(dtype.word_type)

@@ -9,7 +9,7 @@ import numpy as np
 from ellzero.codec.errors import FormatError, LimitError
 from ellzero.codec.network.coder import Coder
 from ellzero.codec.network.dtypes import DType, Reading
-from ellzero.codec.network.grids import Logarithmic, Uniform, worth
+from ellzero.codec.network.grids import Logarithmic, Uniform, roundable, worth
 from ellzero.codec.network.layout import first_model
 from ellzero.codec.network.matrix import Form, Levels, Profile, code_levels, form_of
 from ellzero.codec.network.mixing import Model
@@ -113,7 +113,7 @@ class Group:
                 words = join_words(levels, extra, dtype, split)
                 words = np.repeat(words, count) if constant else words
             else:
-                if dtype.reading is not Reading.FLOAT or dtype.array_type is None and dtype is not DType.BF16 or dtype.words != 1:
+                if not roundable(dtype):
                     raise FormatError(f"the tensor {name!r} of {dtype.value} claims to be quantised: the file is damaged")
                 grid = self._decode_grid(kind, form.rows)
                 levels = np.zeros(count, np.int32)

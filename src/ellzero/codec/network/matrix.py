@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ellzero.codec.errors import FormatError
 from ellzero.codec.network import layout
 from ellzero.codec.network.coder import Coder
 from ellzero.codec.network.layout import Cells
@@ -104,6 +105,8 @@ def code_levels(coder: Coder, model: Model, matrix: Levels, profiles: list[Profi
     modes = coder.number(_FORM, modes, below=16, what="the mode of a tensor")
     has_zeros, has_signs, mixed = modes & 1, modes >> 1 & 1, modes >> 2 & 1
     repeats = modes >> 3
+    if repeats and matrix.extra.size != matrix.levels.size:
+        raise FormatError("a quantised tensor claims to repeat bits that it has not: the file is damaged")
     own = layout.with_own_slots(model, form.rows + form.columns if mixed else 0)
     rows = np.ones(form.rows, np.uint8)
     columns = np.ones(form.columns, np.uint8)

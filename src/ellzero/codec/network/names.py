@@ -30,7 +30,7 @@ _MASK = np.int64(0xFFFFFFFF)
 
 def new_name_model() -> Model:
     """Makes a model of names that has seen none."""
-    return new_model(_CELLS, np.full((3, _INPUTS), WEIGHT_ONE * 3 // 10))
+    return new_model(_CELLS, np.full((3, _INPUTS), round(0.3 * WEIGHT_ONE)))
 
 
 @kernel

@@ -4,8 +4,8 @@ import numpy as np
 
 from ellzero.codec.errors import FormatError
 from ellzero.codec.network.coder import Coder
+from ellzero.codec.network.tensors import MAX_DIMENSIONS
 
-MAX_DIMENSIONS = 32
 MAX_SIZE = 1 << 40
 _REMEMBERED = 8
 

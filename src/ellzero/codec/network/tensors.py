@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ellzero.codec.network.dtypes import DType, Words, dtype_of
-from ellzero.codec.network.grids import Grid
+from ellzero.codec.network.grids import MAX_LOGARITHMIC_LEVEL, MAX_UNIFORM_LEVEL, Grid, Uniform, roundable
+
+MAX_DIMENSIONS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,17 +93,18 @@ class Description:
     shape: tuple[int, ...]
 
 
-def exact(name: str, array: NDArray[np.generic], *, image_width: int = 0) -> Exact:
+def exact(name: str, array: NDArray[np.generic] | np.generic, *, image_width: int = 0) -> Exact:
     """Takes an array of numpy as it is.
 
     Args:
         name: of the tensor.
-        array: of any type that safetensors knows and numpy has; for others make an `Exact` of their bits.
+        array: or a scalar, of any type that safetensors knows and numpy has; for others make an `Exact` of their bits.
         image_width: as in `Exact`.
 
     Raises:
         TypeError: a type that no network file knows.
     """
+    array = np.asarray(array)
     dtype = dtype_of(array)
     little = np.ascontiguousarray(array, dtype=dtype.array_type)
     words = little.reshape(-1).view(dtype.word_type)
@@ -112,7 +115,7 @@ def check_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
     """Passes entries on, each checked against those before it.
 
     Raises:
-        ValueError: a name twice or with the character NUL, a shape that does not fit, a tie to no earlier tensor.
+        ValueError: a name twice or with the character NUL, a shape that does not fit, a tie to no earlier tensor, levels that their grid has not.
     """
     seen: set[str] = set()
     for entry in entries:
@@ -124,11 +127,24 @@ def check_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
             if entry.of not in seen:
                 raise ValueError(f"{entry.name!r} is tied to {entry.of!r}, which does not come before it")
         else:
-            count = math.prod(entry.shape)
-            given = entry.words.size if isinstance(entry, Exact) else entry.levels.size
-            wanted = count * entry.dtype.words
-            if given != wanted or min(entry.shape, default=0) < 0:
-                raise ValueError(f"{entry.name!r} has {given} words for the shape {entry.shape}, which takes {wanted}")
-        if not isinstance(entry, Tied):
+            _check_size(entry)
             seen.add(entry.name)
         yield entry
+
+
+def _check_size(entry: Exact | Quantised) -> None:
+    given = entry.words.size if isinstance(entry, Exact) else entry.levels.size
+    wanted = math.prod(entry.shape) * entry.dtype.words
+    if given != wanted or min(entry.shape, default=0) < 0 or len(entry.shape) > MAX_DIMENSIONS:
+        raise ValueError(f"{entry.name!r} has {given} words for the shape {entry.shape}, which takes {wanted}; at most 32 dimensions")
+    if isinstance(entry, Exact):
+        return
+    if not roundable(entry.dtype):
+        raise ValueError(f"{entry.name!r} of {entry.dtype.value} cannot be quantised; keep it exact, or convert it to F32, F16 or BF16")
+    largest = int(np.abs(entry.levels.astype(np.int64)).max(initial=0))
+    limit = MAX_UNIFORM_LEVEL if isinstance(entry.grid, Uniform) else MAX_LOGARITHMIC_LEVEL
+    if largest > limit:
+        raise ValueError(f"{entry.name!r} has a level {largest}; at most {limit} on its grid: take a larger step")
+    rows = entry.shape[0] if len(entry.shape) > 1 else 1
+    if isinstance(entry.grid, Uniform) and len(entry.grid.steps) not in (1, rows):
+        raise ValueError(f"{entry.name!r} has {len(entry.grid.steps)} steps for {rows} rows; give one, or one for each row")

@@ -20,6 +20,7 @@ from ellzero.codec.network.layout import (
 from ellzero.codec.network.mixing import Memory, Slots, Weights, code_mixed, code_raw
 
 LIMIT = 255
+MAX_LEVEL_BITS = 29
 _MODELLED = np.int64(3)
 
 
@@ -72,7 +73,7 @@ def code_magnitude(
         magnitude += one
     rest = np.int64(size) - np.int64(UNARY)
     bits = np.int64(0)
-    while bits < np.int64(31) and code_adaptive(
+    while bits < np.int64(MAX_LEVEL_BITS) and code_adaptive(
         state, data, decode, memory, ESCAPE_SLOTS + bits, np.int64((rest >> (bits + one)) > np.int64(0)), LIMIT
     ):
         bits += one
