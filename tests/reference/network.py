@@ -6,17 +6,18 @@ from math import prod
 
 from decoder import Message, check
 
-TYPES = "F32 F16 BF16 F64 I64 I32 I16 I8 U8 U16 U32 U64 BOOL F8_E4M3 F8_E5M2 C64 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ".split()
+NAMES = "F32 F16 BF16 F64 I64 I32 I16 I8 U8 U16 U32 U64 BOOL F8_E4M3 F8_E5M2 C64 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ"
+TYPES = NAMES.split()
 MANTISSA = {"F32": 23, "F16": 10, "BF16": 7, "F64": 52, "C64": 23, "F8_E4M3": 3, "F8_E5M2": 2, "F8_E4M3FNUZ": 3, "F8_E5M2FNUZ": 2}
 BITS = {t: int(t[1:]) for t in TYPES if t[1:].isdigit()} | {"BF16": 16, "C64": 32}
 TYPICAL = (
-    "layers.0.weight layers.0.bias layers.1.weight layers.1.bias conv1.weight conv1.bias conv2.weight fc1.weight fc1.bias fc.weight fc.bias "
-    "bn1.weight bn1.bias bn1.running_mean bn1.running_var bn1.num_batches_tracked layer1.0.conv1.weight layer1.0.bn1.weight "
+    "layers.0.weight layers.0.bias layers.1.weight layers.1.bias conv1.weight conv1.bias conv2.weight fc1.weight fc1.bias fc.weight "
+    "fc.bias bn1.weight bn1.bias bn1.running_mean bn1.running_var bn1.num_batches_tracked layer1.0.conv1.weight layer1.0.bn1.weight "
     "features.0.weight features.0.bias classifier.0.weight lstm.weight_ih_l0 lstm.weight_hh_l0 lstm.bias_ih_l0 embedding.weight "
     "model.layers.0.self_attn.q_proj.weight model.layers.0.mlp.up_proj.weight norm.weight lm_head.weight "
 )
 WEIGHTS = {0: (-0.3, 0.6, 0.3, 0.4), 1: (-0.6, 0.0, 0.2, 0.2, 0.3, 0.3, -0.15, 0.25, 0.2, 0.0, 0.0, 0.0), 22: (0.2, 0.4, 0.4)}
-WEIGHTS |= {m: (0.0, 0.25, 0.15, 0.2, 0.15, 0.1, 0.15) for m in range(2, 22)}
+WEIGHTS |= dict.fromkeys(range(2, 22), (0.0, 0.25, 0.15, 0.2, 0.15, 0.1, 0.15))
 
 
 def tables() -> tuple[list[int], list[int]]:
@@ -134,10 +135,10 @@ class Repeats:
                     continue
                 self.step = 1 if attempt == 0 else -1
                 self.place = self.before + self.step if attempt < 2 else self.last - (attempt == 2)
-            if 0 <= self.place < at and words[self.place][0]:
-                if model.alone(5984 + 16 * attempt + min(self.length, 15), 255):
-                    self.place, self.length = self.place + self.step, self.length + 1
-                    return words[self.place - self.step]
+            asked = 0 <= self.place < at and words[self.place][0]
+            if asked and model.alone(5984 + 16 * attempt + min(self.length, 15), 255):
+                self.place, self.length = self.place + self.step, self.length + 1
+                return words[self.place - self.step]
             self.length = 0
         return None
 
@@ -262,7 +263,7 @@ def linked(numbers: Model, context: int, profiles: list[list[int]], lines: int, 
 
 class Names:
     def __init__(self, message: Message) -> None:
-        self.model = Model(message, {mixer: (0.3,) * 6 for mixer in range(3)})
+        self.model = Model(message, dict.fromkeys(range(3), (0.3,) * 6))
         self.history, self.place, self.length = bytearray(2), 0, 0
         for name in TYPICAL.split():
             self.next(name.encode() + b"\0")

@@ -1,11 +1,11 @@
-# pyright: basic
-# Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
+# pyright: basic, reportOperatorIssue=false, reportArgumentType=false, reportReturnType=false, reportAttributeAccessIssue=false
+# Numba's numbers are numpy scalars whose operators pyright types as unions, and integers of any width.
 """The matrix of a tensor's levels, cell by cell: which are zero, how large the others are, and their signs."""
 
 import numpy as np
 
 from ellzero.codec.adaptive import code_adaptive
-from ellzero.codec.jit import kernel
+from ellzero.codec.jit import Integer, kernel
 from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.network.layout import (
     ABOVE,
@@ -47,7 +47,7 @@ _LONGEST = np.int64(255)
 
 
 @kernel
-def _steps(left: int) -> int:
+def _steps(left: Integer) -> np.int64:
     """Sorts a number of chances that are left into classes 1 to 7."""
     step = np.int64(1)
     while left > np.int64(1) and step < np.int64(7):
@@ -57,7 +57,7 @@ def _steps(left: int) -> int:
 
 
 @kernel
-def _log(value: int) -> int:
+def _log(value: Integer) -> np.int64:
     """Returns four times the logarithm to base 2 of 4 + value, less 8; between powers of two by the two bits that follow the first."""
     value = np.int64(value) + np.int64(4)
     shift = np.int64(0)
@@ -68,20 +68,20 @@ def _log(value: int) -> int:
 
 
 @kernel
-def _moved(mean: int, seen: int, size: int) -> int:
+def _moved(mean: Integer, seen: Integer, size: Integer) -> np.int64:
     """Returns a mean after one more magnitude."""
     rate = np.int64(_RATE[min(np.int64(seen), _LONGEST)])
     return mean + ((((size << np.int64(8)) - mean) * rate) >> np.int64(16))
 
 
 @kernel
-def _clip(value: int, limit: int) -> int:
+def _clip(value: Integer, limit: Integer) -> np.int64:
     return min(max(np.int64(value), np.int64(0)), np.int64(limit) - np.int64(1))
 
 
 @kernel
 def code_cells(
-    state: State, data: Buffer, decode: bool, memory: Memory, weights: Weights, slots: Slots, cells: Cells, start: int, stop: int
+    state: State, data: Buffer, decode: bool, memory: Memory, weights: Weights, slots: Slots, cells: Cells, start: Integer, stop: Integer
 ) -> None:
     """Codes the cells from `start` up to `stop` of the flat matrix; to be called in order, from 0 to the end."""
     geometry, running, levels = cells.geometry, cells.running, cells.levels

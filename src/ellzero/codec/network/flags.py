@@ -1,11 +1,11 @@
-# pyright: basic
-# Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
+# pyright: basic, reportOperatorIssue=false, reportArgumentType=false, reportReturnType=false, reportAttributeAccessIssue=false
+# Numba's numbers are numpy scalars whose operators pyright types as unions, and integers of any width.
 """Which rows and columns of a tensor hold anything but zeros."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.codec.jit import kernel
+from ellzero.codec.jit import Integer, kernel
 from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.network.layout import LIVE, LIVE_SLOTS
 from ellzero.codec.network.mixing import Memory, Slots, Weights, code_mixed
@@ -22,7 +22,7 @@ def code_flags(
     weights: Weights,
     slots: Slots,
     flags: NDArray[np.uint8],
-    width: int,
+    width: Integer,
     link: NDArray[np.uint8],
 ) -> None:
     """Codes one decision a line.

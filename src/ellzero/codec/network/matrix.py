@@ -1,4 +1,4 @@
-"""A tensor as the coder of levels takes it: a matrix with an order of its cells, links to earlier tensors, and a model that others share."""
+"""A tensor as the coder of levels takes it: a matrix, linked to earlier tensors, with a model that others share."""
 
 import math
 from dataclasses import dataclass
@@ -166,7 +166,7 @@ def _profile(levels: NDArray[np.int32]) -> Profile:
 
 
 def _linked(coder: Coder, context: int, profiles: list[Profile], lines: int, taps: int) -> NDArray[np.uint8]:
-    """Codes which earlier profile the lines are linked to, and stretches it over them: a channel's over its taps, a feature map's over its pixels."""
+    """Codes which earlier profile lines are linked to, and stretches it: a channel's over its taps, a feature map's over its pixels."""
     fitting = [number for number, profile in enumerate(profiles) if 1 < profile.size <= lines and lines % profile.size == 0]
     chosen = 0
     if fitting and not coder.reading:

@@ -1,9 +1,9 @@
-# pyright: basic
-# Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
+# pyright: basic, reportOperatorIssue=false, reportArgumentType=false, reportReturnType=false, reportAttributeAccessIssue=false
+# Numba's numbers are numpy scalars whose operators pyright types as unions, and integers of any width.
 """A binary decision seen in several contexts: the model of names, positions and values alike.
 
-Each context owns a cell of `ellzero.codec.adaptive`. The cells' logits, weighted and summed, give the probability that is coded; the weights
-follow the gradient of the coded length. A cell that was never used speaks for the decision's first context. Logistic mixing: Mahoney, Adaptive
+Each context owns a cell of `ellzero.codec.adaptive`. The cells' logits, weighted and summed, give the probability that is coded; the
+weights follow the gradient of the coded length. A cell that was never used speaks for the first context. Logistic mixing: Mahoney, Adaptive
 weighing of context models for lossless data compression, 2005.
 
 The same kernels encode and decode. To learn without writing, encode into an empty buffer.
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ellzero.codec.adaptive import NEW
-from ellzero.codec.jit import kernel
+from ellzero.codec.jit import Integer, kernel
 from ellzero.codec.kernels import Buffer, State, decode_bit, decode_raw, encode_bit, encode_raw
 from ellzero.codec.network.logistic import LOGIT_LIMIT, rate_table, squash_table, stretch_table
 
@@ -47,14 +47,14 @@ class Stream(NamedTuple):
 
 
 class Model(NamedTuple):
-    """What was learned: cells and weights, [mixers, inputs]. `slots` holds the contexts of the next decision, and after them what they said."""
+    """What was learned: cells, and weights [mixers, inputs]. `slots` holds the contexts of the next decision, then what they said."""
 
     memory: NDArray[np.uint32]
     weights: NDArray[np.int64]
     slots: NDArray[np.int64]
 
 
-def new_model(cells: int, weights: NDArray[np.int64]) -> Model:
+def new_model(cells: Integer, weights: NDArray[np.int64]) -> Model:
     """Makes a model that has seen nothing: every cell at 1/2.
 
     Args:
@@ -65,7 +65,7 @@ def new_model(cells: int, weights: NDArray[np.int64]) -> Model:
 
 
 @kernel
-def code_raw(state: State, data: Buffer, decode: bool, value: int, count: int) -> int:
+def code_raw(state: State, data: Buffer, decode: bool, value: Integer, count: Integer) -> np.uint64:
     """Codes `count` bits, each as likely 0 as 1. Returns them, uint64."""
     if decode:
         return decode_raw(state, data, count)
@@ -75,8 +75,17 @@ def code_raw(state: State, data: Buffer, decode: bool, value: int, count: int) -
 
 @kernel
 def code_mixed(
-    state: State, data: Buffer, decode: bool, memory: Memory, weights: Weights, slots: Slots, inputs: int, mixer: int, bit: int, limit: int
-) -> int:
+    state: State,
+    data: Buffer,
+    decode: bool,
+    memory: Memory,
+    weights: Weights,
+    slots: Slots,
+    inputs: Integer,
+    mixer: Integer,
+    bit: Integer,
+    limit: Integer,
+) -> np.int64:
     """Codes a decision.
 
     Args:

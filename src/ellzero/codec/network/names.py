@@ -1,11 +1,11 @@
-# pyright: basic
-# Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
+# pyright: basic, reportOperatorIssue=false, reportArgumentType=false, reportReturnType=false, reportAttributeAccessIssue=false
+# Numba's numbers are numpy scalars whose operators pyright types as unions, and integers of any width.
 """Names of tensors: each bit by the bytes before it, and by what followed them the last time."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.codec.jit import kernel
+from ellzero.codec.jit import Integer, kernel
 from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.network.mixing import WEIGHT_ONE, Memory, Model, Slots, Weights, code_mixed, new_model
 
@@ -43,14 +43,14 @@ def code_name(
     slots: Slots,
     history: NDArray[np.uint8],
     written: NDArray[np.int64],
-    limit: int,
+    limit: Integer,
 ) -> None:
     """Codes bytes up to and with the next 0, or `limit` of them.
 
     Args:
         state, data, decode, memory, weights, slots: as in `code_mixed`.
         history: all names so far, each ended by 0; the next from `written[0]` on, filled in where it is read.
-        written: the number of bytes so far, which grows; then where the last name that was like this one goes on, and for how many bytes it was.
+        written: the number of bytes so far; the place where the last name like this one goes on, and for how many bytes it was.
         limit: the largest number of bytes.
     """
     zero, one = np.int64(0), np.int64(1)

@@ -9,7 +9,7 @@ from ellzero.codec.network.tensors import MAX_DIMENSIONS
 MAX_SIZE = 1 << 40
 _REMEMBERED = 8
 
-# Contexts of numbers: how many dimensions, which remembered size for the first three and the others, a new size; exponents and bits of floats.
+# Contexts of numbers: of dimensions; which remembered size, for the first three and the others; a new size; exponents and bits of floats.
 _DIMENSIONS, _PLACE, _SIZE, _EXPONENT, _BITS = 8, 9, 13, 14, 15
 
 
@@ -27,10 +27,7 @@ def code_shape(coder: Coder, remembered: list[int], shape: tuple[int, ...] = ())
         size = 0 if coder.reading else shape[index]
         place = remembered.index(size) + 1 if not coder.reading and size in remembered else 0
         place = coder.number(_PLACE + min(index, 3), place, below=len(remembered) + 1, what="a remembered size")
-        if place:
-            size = remembered.pop(place - 1)
-        else:
-            size = coder.number(_SIZE, size, below=MAX_SIZE, what="the size of a dimension")
+        size = remembered.pop(place - 1) if place else coder.number(_SIZE, size, below=MAX_SIZE, what="the size of a dimension")
         remembered.insert(0, size)
         del remembered[_REMEMBERED:]
         sizes.append(size)
@@ -55,9 +52,6 @@ def code_single(coder: Coder, value: float = 1.0) -> float:
     if not 1 <= exponent <= 254:
         raise FormatError(f"an exponent is {exponent}, which must lie in 1..254: the file is damaged")
     count = coder.number(_BITS, count, below=24, what="a number of bits")
-    if count:
-        # The last bit is a 1.
-        mantissa = (coder.raw(mantissa >> (24 - count), count - 1) << 1 | 1) << (23 - count)
-    else:
-        mantissa = 0
-    return float(np.uint32(exponent << 23 | mantissa).view(np.float32))
+    # The last of the bits is a 1.
+    bits = (coder.raw(mantissa >> (24 - count), count - 1) << 1 | 1) << (23 - count) if count else 0
+    return float(np.uint32(exponent << 23 | bits).view(np.float32))

@@ -1,19 +1,19 @@
-# pyright: basic
-# Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
+# pyright: basic, reportOperatorIssue=false, reportArgumentType=false, reportReturnType=false, reportAttributeAccessIssue=false
+# Numba's numbers are numpy scalars whose operators pyright types as unions, and integers of any width.
 """Magnitudes that come again in the same order, or backwards: tables of sines, copied filters, windows."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ellzero.codec.adaptive import code_adaptive
-from ellzero.codec.jit import kernel
+from ellzero.codec.jit import Integer, kernel
 from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.network.layout import REPEAT_SLOTS
 from ellzero.codec.network.mixing import Memory
 
 TABLE_BITS = 16
 
-# What runs along: the place that is repeated, the direction, the length so far, and the last cell that is not zero with the place before it.
+# What runs along: the place that is repeated, the direction, the length so far; the last cell that is not zero, and where it was before.
 _PLACE, _STEP, _LENGTH, _LAST, _BEFORE = 0, 1, 2, 3, 4
 RUNNING = 5
 
@@ -22,7 +22,7 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 @kernel
-def _same(levels: NDArray[np.int32], extra: NDArray[np.uint64], a: int, b: int) -> bool:
+def _same(levels: NDArray[np.int32], extra: NDArray[np.uint64], a: Integer, b: Integer) -> bool:
     return abs(np.int64(levels[a])) == abs(np.int64(levels[b])) and extra[a] == extra[b]
 
 
@@ -35,12 +35,12 @@ def code_repeat(
     levels: NDArray[np.int32],
     extra: NDArray[np.uint64],
     running: NDArray[np.int64],
-    at: int,
+    at: Integer,
 ) -> bool:
     """Codes whether the cell `at`, which is not zero, has a magnitude that is expected, and if so copies it and the bits that follow.
 
-    Expected is the next one where a repetition runs; else what stood after or before the last cell's magnitude when that was met before; else,
-    as in a palindrome, the cell before the last one or the last one itself.
+    Expected is the next one where a repetition runs; else what stood after or before the last cell's magnitude when that was met before;
+    else, as in a palindrome, the cell before the last one or the last one itself.
 
     Returns:
         Whether it has.
@@ -72,7 +72,9 @@ def code_repeat(
 
 
 @kernel
-def remember(levels: NDArray[np.int32], extra: NDArray[np.uint64], running: NDArray[np.int64], table: NDArray[np.int32], at: int) -> None:
+def remember(
+    levels: NDArray[np.int32], extra: NDArray[np.uint64], running: NDArray[np.int64], table: NDArray[np.int32], at: Integer
+) -> None:
     """Remembers where a magnitude was last, and looks up where it was before."""
     word = np.uint64(abs(np.int64(levels[at]))) ^ (extra[at] << np.uint64(5))
     key = np.int64((word * _MULTIPLIER) >> np.uint64(64 - TABLE_BITS))

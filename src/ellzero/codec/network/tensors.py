@@ -115,7 +115,8 @@ def check_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
     """Passes entries on, each checked against those before it.
 
     Raises:
-        ValueError: a name twice or with the character NUL, a shape that does not fit, a tie to no earlier tensor, levels that their grid has not.
+        ValueError: a name twice or with the character NUL, a shape that does not fit, a tie to no earlier tensor, levels that their grid
+            has not.
     """
     seen: set[str] = set()
     for entry in entries:

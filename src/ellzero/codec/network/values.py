@@ -1,11 +1,11 @@
-# pyright: basic
-# Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
+# pyright: basic, reportOperatorIssue=false, reportArgumentType=false, reportReturnType=false, reportAttributeAccessIssue=false
+# Numba's numbers are numpy scalars whose operators pyright types as unions, and integers of any width.
 """How large a level is, its sign, and the bits that follow it."""
 
 import numpy as np
 
 from ellzero.codec.adaptive import code_adaptive
-from ellzero.codec.jit import kernel
+from ellzero.codec.jit import Integer, kernel
 from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.network.layout import (
     ESCAPE_SLOTS,
@@ -32,15 +32,15 @@ def code_magnitude(
     memory: Memory,
     weights: Weights,
     slots: Slots,
-    size: int,
-    expected: int,
-    near: int,
-    left: int,
-    over: int,
-    tap: int,
-    lines: int,
-    inputs: int,
-) -> int:
+    size: Integer,
+    expected: Integer,
+    near: Integer,
+    left: Integer,
+    over: Integer,
+    tap: Integer,
+    lines: Integer,
+    inputs: Integer,
+) -> np.int64:
     """Codes a magnitude, at least 1. Returns it, int64.
 
     Args:
@@ -82,7 +82,7 @@ def code_magnitude(
 
 
 @kernel
-def _ternary(level: int) -> int:
+def _ternary(level: Integer) -> np.int64:
     return np.int64(1) + np.int64(level > 0) - np.int64(level < 0)
 
 
@@ -94,12 +94,12 @@ def code_sign(
     memory: Memory,
     weights: Weights,
     slots: Slots,
-    negative: int,
-    left: int,
-    up: int,
-    block: int,
-    over: int,
-) -> int:
+    negative: Integer,
+    left: Integer,
+    up: Integer,
+    block: Integer,
+    over: Integer,
+) -> np.int64:
     """Codes whether a level is negative, seeing the levels around it. Returns 1 where it is, int64."""
     slots[0] = SIGN_SLOTS
     slots[1] = SIGN_SLOTS + 1 + _ternary(left) * np.int64(3) + _ternary(up)
@@ -109,9 +109,13 @@ def code_sign(
 
 @kernel
 def code_extra(
-    state: State, data: Buffer, decode: bool, memory: Memory, weights: Weights, slots: Slots, extra: int, bits: int, size: int
-) -> int:
-    """Codes the bits that follow a level of a float or an integer: the first three by what they were before, the rest as they are. Returns them, uint64."""
+    state: State, data: Buffer, decode: bool, memory: Memory, weights: Weights, slots: Slots, extra: Integer, bits: Integer, size: Integer
+) -> np.uint64:
+    """Codes the bits that follow a level of a float or an integer: the first three by those before them, the rest as they are.
+
+    Returns:
+        The bits, uint64.
+    """
     one = np.int64(1)
     base = EXTRA_SLOTS + min(np.int64(size) - one, np.int64(31)) * np.int64(8)
     left = np.int64(bits)
