@@ -1,6 +1,11 @@
 """The public names, for type checkers; `__init__.py` resolves them when they are first used."""
 
+from ellzero.archive.entries import Report as Report
+from ellzero.archive.grids import LogGrid as LogGrid, Quantiser as Quantiser, UniformGrid as UniformGrid
+from ellzero.archive.load import NetworkFile as NetworkFile, load_file as load_file, load_model as load_model, open_file as open_file
+from ellzero.archive.save import save_file as save_file, save_model as save_model
 from ellzero.cli.problem import Problem as Problem
+from ellzero.codec.errors import FormatError as FormatError, LimitError as LimitError
 from ellzero.data import (
     Affine as Affine,
     Dataset as Dataset,
@@ -8,13 +13,25 @@ from ellzero.data import (
     Half as Half,
     Resident as Resident,
     Shifts as Shifts,
+    load_cifar10 as load_cifar10,
     load_digits as load_digits,
     load_fashion_mnist as load_fashion_mnist,
+    load_from_hub as load_from_hub,
     load_mnist as load_mnist,
     split as split,
+    teacher_samples as teacher_samples,
 )
-from ellzero.description import DescriptionLength as DescriptionLength, mdl_price as mdl_price
+from ellzero.description import (
+    DescriptionLength as DescriptionLength,
+    OnlineCode as OnlineCode,
+    PowerLaw as PowerLaw,
+    fit_power_law as fit_power_law,
+    mdl_price as mdl_price,
+    online_code as online_code,
+)
+from ellzero.manners import FileError as FileError
 from ellzero.methods import (
+    ADMM as ADMM,
     DRR as DRR,
     PMMP as PMMP,
     RL1 as RL1,
@@ -25,13 +42,26 @@ from ellzero.methods import (
     PerStage as PerStage,
     Simultaneous as Simultaneous,
     Unregularised as Unregularised,
+    admm_masks as admm_masks,
     geometric as geometric,
+    lasso as lasso,
     linear_l0 as linear_l0,
     pmmp_masks as pmmp_masks,
     ramp as ramp,
+    relaxed_lasso as relaxed_lasso,
     undecided as undecided,
 )
-from ellzero.models import MLP as MLP, DigitsMLP as DigitsMLP, LeNet300 as LeNet300
+from ellzero.models import (
+    MLP as MLP,
+    VGG16 as VGG16,
+    DigitsMLP as DigitsMLP,
+    LeNet5Caffe as LeNet5Caffe,
+    LeNet300 as LeNet300,
+    MLP3x512 as MLP3x512,
+    ResNet as ResNet,
+    Student as Student,
+    Teacher as Teacher,
+)
 from ellzero.params import (
     apply_masks_ as apply_masks_,
     count_nonzeros as count_nonzeros,
@@ -63,6 +93,7 @@ from ellzero.records import (
     write_json as write_json,
 )
 from ellzero.training import (
+    ActiveSet as ActiveSet,
     Anneal as Anneal,
     Checkpoint as Checkpoint,
     Cosine as Cosine,
@@ -70,6 +101,7 @@ from ellzero.training import (
     Distill as Distill,
     Epochs as Epochs,
     ErrorIncrease as ErrorIncrease,
+    GaussianLoss as GaussianLoss,
     NonZeros as NonZeros,
     Saturation as Saturation,
     Sparse as Sparse,
@@ -80,6 +112,7 @@ from ellzero.training import (
     classification_loss as classification_loss,
     recalibrate_batchnorm as recalibrate_batchnorm,
     saturated as saturated,
+    solved_gaussian_nats as solved_gaussian_nats,
     sparsify as sparsify,
 )
 from ellzero.types import At as At, Masks as Masks, Params as Params, Phase as Phase

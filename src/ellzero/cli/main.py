@@ -7,10 +7,16 @@ from typing import Annotated
 import tyro
 
 from ellzero.cli.demo import Demo
+from ellzero.cli.inspect import Inspect
+from ellzero.cli.pack import Pack, Unpack
 from ellzero.cli.sparsify import Sparsify
 
 Command = Annotated[
-    Annotated[Sparsify, tyro.conf.subcommand("sparsify")] | Annotated[Demo, tyro.conf.subcommand("demo")],
+    Annotated[Sparsify, tyro.conf.subcommand("sparsify")]
+    | Annotated[Pack, tyro.conf.subcommand("pack")]
+    | Annotated[Unpack, tyro.conf.subcommand("unpack")]
+    | Annotated[Inspect, tyro.conf.subcommand("inspect")]
+    | Annotated[Demo, tyro.conf.subcommand("demo")],
     tyro.conf.OmitSubcommandPrefixes,
     tyro.conf.EnumChoicesFromValues,
 ]

@@ -1,5 +1,6 @@
 """Training: one line in a loop that exists, or the whole job."""
 
+from ellzero.training.active_set import ActiveSet
 from ellzero.training.attach import attach
 from ellzero.training.batches import (
     Batches,
@@ -14,6 +15,7 @@ from ellzero.training.checkpoint import Checkpoint
 from ellzero.training.convergence import saturated
 from ellzero.training.distill import Distill
 from ellzero.training.final_prune import CollapseError
+from ellzero.training.gaussian_loss import GaussianLoss, gaussian_nats, solved_gaussian_nats, solved_sigma
 from ellzero.training.recalibrate import recalibrate_batchnorm
 from ellzero.training.search import ErrorIncrease, NonZeros, Try
 from ellzero.training.sparsifier import Sparsifier
@@ -22,6 +24,7 @@ from ellzero.training.stages import Anneal, Cosine, Cycles, Epochs, Saturation, 
 from ellzero.training.task import Epoch
 
 __all__ = [
+    "ActiveSet",
     "Anneal",
     "Batches",
     "Checkpoint",
@@ -33,6 +36,7 @@ __all__ = [
     "Epochs",
     "ErrorFn",
     "ErrorIncrease",
+    "GaussianLoss",
     "LossFn",
     "NonZeros",
     "Saturation",
@@ -45,8 +49,11 @@ __all__ = [
     "classification_error",
     "classification_loss",
     "error_rate",
+    "gaussian_nats",
     "mean_loss",
     "recalibrate_batchnorm",
     "saturated",
+    "solved_gaussian_nats",
+    "solved_sigma",
     "sparsify",
 ]

@@ -1,0 +1,112 @@
+"""Writes tensors to a network file, moved to a grid on the way, and counts them. Needs no torch."""
+
+import math
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ellzero.archive.grids import Quantiser
+from ellzero.codec.network.dtypes import DType, Reading
+from ellzero.codec.network.format import write_network
+from ellzero.codec.network.tensors import Entry, Exact, Quantised, Tied
+from ellzero.codec.streams import Sink
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What became of a network in a file.
+
+    Attributes:
+        tensors: names in the file, tied ones too.
+        scalars: numbers in it, of tied tensors once.
+        nonzeros: how many of them are not zero, as stored.
+        dense_bytes: what the tensors take in memory, tied ones once.
+        sparse_bytes: 4 bytes a number that is not zero, positions free: the paper's "model byte size", which no file has.
+        file_bytes: the file, everything counted.
+    """
+
+    tensors: int
+    scalars: int
+    nonzeros: int
+    dense_bytes: int
+    sparse_bytes: int
+    file_bytes: int
+
+
+def write_entries(file: Sink, entries: Iterable[Entry], quantise: Quantiser | None = None, kept: Collection[str] = ()) -> Report:
+    """Writes a network file.
+
+    Args:
+        file: where to.
+        entries: the tensors, taken one by one.
+        quantise: moves floating-point tensors to a grid; None keeps every bit.
+        kept: names of those that stay exact in any case.
+
+    Returns:
+        Sizes.
+
+    Raises:
+        ValueError: an entry that does not fit, or one that is to be quantised and not finite.
+    """
+    counts = {"tensors": 0, "scalars": 0, "nonzeros": 0, "dense_bytes": 0}
+
+    def counted() -> Iterator[Entry]:
+        for entry in entries:
+            counts["tensors"] += 1
+            if isinstance(entry, Tied):
+                yield entry
+                continue
+            stored = entry
+            if quantise is not None and isinstance(entry, Exact) and entry.name not in kept:
+                stored = quantised(entry, quantise)
+            numbers = math.prod(entry.shape)
+            counts["scalars"] += numbers
+            counts["nonzeros"] += nonzeros(stored)
+            counts["dense_bytes"] += numbers * entry.dtype.num_bytes
+            yield stored
+
+    size = write_network(file, counted())
+    return Report(**counts, sparse_bytes=4 * counts["nonzeros"], file_bytes=size)
+
+
+def quantised(entry: Exact, quantiser: Quantiser) -> Exact | Quantised:
+    """Moves a tensor to a grid where its type has fractions and the quantiser wants it.
+
+    Raises:
+        ValueError: it has a number that is not finite.
+    """
+    if (
+        entry.dtype.reading is not Reading.FLOAT
+        or entry.dtype.words != 1
+        or (entry.dtype.array_type is None and entry.dtype is not DType.BF16)
+    ):
+        return entry
+    values = values_of(entry)
+    if not np.isfinite(values).all():
+        raise ValueError(f"{entry.name!r} has numbers that are not finite, which no grid holds: pack it without quantising, or repair it")
+    levels = quantiser.quantise(entry.name, values)
+    if levels is None:
+        return entry
+    return Quantised(
+        name=entry.name, dtype=entry.dtype, shape=entry.shape, levels=levels.levels, grid=levels.grid, image_width=entry.image_width
+    )
+
+
+def values_of(entry: Exact) -> np.ndarray:
+    """Returns the numbers of a floating-point tensor as doubles, in its shape."""
+    if entry.dtype is DType.BF16:
+        return (entry.words.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64).reshape(entry.shape)
+    return entry.array().astype(np.float64)
+
+
+def nonzeros(entry: Exact | Quantised) -> int:
+    """Counts the numbers of a tensor that are not zero."""
+    if isinstance(entry, Quantised):
+        return int(np.count_nonzero(entry.levels))
+    if entry.dtype.reading is Reading.FLOAT:
+        # The sign of a zero is a bit, too, but no number.
+        sign = np.array(1 << (entry.dtype.word_bits - 1), entry.words.dtype)
+        halves = (entry.words & ~sign).reshape(-1, entry.dtype.words)
+        return int(np.count_nonzero(halves.any(axis=1)))
+    return int(np.count_nonzero(entry.words))

@@ -1,0 +1,120 @@
+"""Grids that weights are moved to without data, by their own error: few values, of which 0 is exactly 0."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ellzero.codec.network.grids import Grid, Logarithmic, Uniform
+
+# Parameters of a grid are rounded to so many bits of mantissa, because each bit of them is in the file.
+_MANTISSA_BITS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Levels:
+    """A tensor on a grid.
+
+    Attributes:
+        levels: integers of the tensor's shape; 0 is exactly zero.
+        grid: what a level is worth.
+    """
+
+    levels: NDArray[np.int32]
+    grid: Grid
+
+
+@runtime_checkable
+class Quantiser(Protocol):
+    """Moves the weights of a tensor to a grid."""
+
+    def quantise(self, name: str, values: NDArray[np.float64]) -> Levels | None:
+        """Returns levels and grid of a tensor, or None where it is to be kept exactly.
+
+        Args:
+            name: of the tensor in its network.
+            values: its numbers, finite, in its shape.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class LogGrid:
+    """A logarithmic grid a tensor: the magnitudes are a smallest one times powers of a ratio, and no weight but an exact zero becomes zero.
+
+    Sparse networks have few small weights and each counts; a uniform grid would round those away.
+
+    Args:
+        ratio: of neighbouring magnitudes, above 1; rounded to a 32nd. A weight moves by at most a factor of about sqrt(ratio).
+        levels: the most magnitudes; what lies farther from the geometric mean gets the nearest of them.
+
+    Raises:
+        ValueError: a ratio of 1 or less, or fewer than one level.
+    """
+
+    ratio: float = 1.3
+    levels: int = 19
+
+    def __post_init__(self) -> None:
+        if not 1 < self.ratio < math.inf or self.levels < 1:
+            raise ValueError(f"LogGrid({self.ratio}, levels={self.levels}): the ratio must be above 1, and there must be a level")
+
+    def quantise(self, name: str, values: NDArray[np.float64]) -> Levels | None:
+        """Rounds each weight to the nearest magnitude of the grid."""
+        magnitudes = np.abs(values)
+        nonzero = magnitudes[magnitudes > 0]
+        ratio = max(round(self.ratio * 32), 33) / 32
+        if nonzero.size == 0:
+            return Levels(levels=np.zeros(values.shape, np.int32), grid=Logarithmic(smallest=1.0, ratio=ratio))
+        middle = math.exp(float(np.log(nonzero).mean()))
+        below = math.ceil(math.log(middle / float(nonzero.min()), ratio) - 0.5)
+        smallest = rounded_up(middle * ratio ** -min(max(below, 0), self.levels // 2))
+        highest = min(self.levels, math.ceil(math.log(max(float(nonzero.max()) / smallest, 1.0), ratio)) + 1)
+        table = smallest * ratio ** np.arange(highest)
+        borders = (table[1:] + table[:-1]) / 2
+        levels = (np.searchsorted(borders, magnitudes) + 1) * np.sign(values)
+        return Levels(levels=levels.astype(np.int32), grid=Logarithmic(smallest=smallest, ratio=ratio))
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniformGrid:
+    """A uniform grid a tensor, whose step follows from the error that is allowed.
+
+    Args:
+        error: root mean square of the change of a tensor's weights over that of the weights.
+        vectors: the same for tensors of one dimension (biases, normalisation), which are few and matter more; 0 keeps them exact.
+
+    Raises:
+        ValueError: errors out of range.
+    """
+
+    error: float = 0.03
+    vectors: float = 0.003
+
+    def __post_init__(self) -> None:
+        if not 0 < self.error < 1 or not 0 <= self.vectors < 1:
+            raise ValueError(f"UniformGrid(error={self.error}, vectors={self.vectors}): errors lie between 0 and 1")
+
+    def quantise(self, name: str, values: NDArray[np.float64]) -> Levels | None:
+        """Rounds each weight to the nearest multiple of the step."""
+        error = self.error if values.ndim >= 2 else self.vectors
+        if error == 0 or values.size == 0:
+            return None
+        # Weights that are exactly zero stay so without error: only the others count.
+        nonzero = values[values != 0]
+        if nonzero.size == 0:
+            return Levels(levels=np.zeros(values.shape, np.int32), grid=Uniform(steps=(1.0,)))
+        # The error of rounding is uniform in a step: its root mean square is the step over sqrt(12).
+        step = rounded_up(error * math.sqrt(12 * float((nonzero**2).mean())))
+        levels = np.round(values / step)
+        if not np.abs(levels).max() < 1 << 20:
+            return None
+        return Levels(levels=levels.astype(np.int32), grid=Uniform(steps=(step,)))
+
+
+def rounded_up(value: float, bits: int = _MANTISSA_BITS) -> float:
+    """Rounds a positive number up to `bits` bits of mantissa within the normal range of single precision."""
+    mantissa, exponent = math.frexp(min(max(value, 2.0**-120), 2.0**120))
+    return math.ldexp(math.ceil(mantissa * (1 << bits)), exponent - bits)

@@ -1,0 +1,80 @@
+"""Saves networks as `.l0` files."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from ellzero.archive.entries import Report, write_entries
+from ellzero.archive.grids import Quantiser
+from ellzero.archive.sources import image_width as guessed_width
+from ellzero.archive.torch_tensors import from_torch
+from ellzero.codec.network.tensors import Entry, Tied
+from ellzero.files import replacing
+from ellzero.params import require_module
+
+
+def save_file(
+    tensors: Mapping[str, Tensor],
+    path: str | os.PathLike[str],
+    *,
+    quantise: Quantiser | None = None,
+    image_width: Mapping[str, int] | None = None,
+) -> Report:
+    """Saves tensors by name, as `safetensors.torch.save_file` does, in a smaller file.
+
+    Args:
+        tensors: of any type and shape; tensors that are one in memory are stored once and come back as equal ones.
+        path: the file; one that is there gives way when the new one is complete.
+        quantise: moves floating-point tensors to a grid, which loses what lies between its values; without it the file is lossless.
+        image_width: by name of a weight whose input is an image, the image's width, so that positions are coded as places in it.
+
+    Returns:
+        Sizes.
+
+    Raises:
+        ValueError: a tensor that is to be quantised is not finite, or a name cannot be stored.
+        TypeError: a tensor of a type that cannot be stored.
+        OSError: the file cannot be written.
+    """
+    widths = image_width or {}
+    with replacing(Path(path)) as file:
+        return write_entries(file, _entries(tensors, widths), quantise)
+
+
+def save_model(model: nn.Module, path: str | os.PathLike[str], *, quantise: Quantiser | None = None, image_width: int = 0) -> Report:
+    """Saves the `state_dict` of a model; see `save_file`.
+
+    Only parameters are moved to a grid: running statistics and counters come back bit for bit.
+
+    Args:
+        model: any module.
+        path: the file.
+        quantise: as in `save_file`.
+        image_width: width of the images that the first weight takes, where each of its columns is a pixel; found by itself for networks
+            that begin with a linear layer of h * w inputs in a square image.
+
+    Raises:
+        ValueError, TypeError, OSError: as in `save_file`.
+    """
+    require_module(model)
+    state = model.state_dict()
+    parameters = {tensor.data_ptr() for tensor in model.parameters()}
+    kept = {name for name, tensor in state.items() if tensor.data_ptr() not in parameters}
+    first = next((name for name, tensor in state.items() if tensor.ndim >= 2), None)
+    widths = {} if first is None or state[first].ndim != 2 else {first: image_width or guessed_width(first, tuple(state[first].shape))}
+    with replacing(Path(path)) as file:
+        return write_entries(file, _entries(state, widths), quantise, kept)
+
+
+def _entries(tensors: Mapping[str, Tensor], widths: Mapping[str, int]) -> Iterator[Entry]:
+    """Takes tensors one by one; those that are the same memory in the same shape are tied."""
+    seen: dict[tuple[object, ...], str] = {}
+    for name, tensor in tensors.items():
+        key = (tensor.device, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+        if tensor.numel() and key in seen:
+            yield Tied(name=name, of=seen[key])
+            continue
+        seen[key] = name
+        yield from_torch(name, tensor, image_width=widths.get(name, 0))

@@ -1,0 +1,218 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ellzero.archive.grids import LogGrid, UniformGrid
+from ellzero.archive.load import load_file, load_model, open_file
+from ellzero.archive.save import save_file, save_model
+from ellzero.codec.errors import FormatError, LimitError
+
+TYPES = [
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.float64,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+    torch.complex64,
+    torch.float8_e4m3fn,
+]
+
+
+def bits(tensor: Tensor) -> tuple[torch.dtype, tuple[int, ...], bytes]:
+    plain = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    return tensor.dtype, tuple(tensor.shape), plain.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+class Everything(nn.Module):
+    """Layers of every kind that people store: grouped convolutions, recurrent ones, attention, embeddings, ties, half types, empties."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(11, 8)
+        self.depthwise = nn.Conv2d(8, 8, 3, groups=8)
+        self.norm = nn.BatchNorm2d(8)
+        self.lstm = nn.LSTM(8, 6, num_layers=2, bidirectional=True)
+        self.gru = nn.GRU(8, 5)
+        self.attention = nn.MultiheadAttention(8, 2)
+        self.half = nn.Linear(8, 3).half()
+        self.brain = nn.Linear(8, 3).bfloat16()
+        self.head = nn.Linear(8, 11, bias=False)
+        self.head.weight = self.embedding.weight
+        self.register_buffer("counts", torch.arange(7, dtype=torch.int32))
+        self.register_buffer("empty", torch.zeros(0, 4))
+        self.register_buffer("flags", torch.tensor([True, False]))
+        self.scale = nn.Parameter(torch.tensor(1.5))
+
+
+@pytest.fixture
+def network() -> Everything:
+    torch.manual_seed(0)
+    return Everything()
+
+
+def test_any_network_comes_back_bit_for_bit_under_its_own_keys(network: Everything, tmp_path: Path):
+    report = save_model(network, tmp_path / "n.l0")
+    torch.manual_seed(1)
+    other = load_model(Everything(), tmp_path / "n.l0")
+    state = network.state_dict()
+    assert list(load_file(tmp_path / "n.l0")) == list(state)
+    assert {name: bits(tensor) for name, tensor in other.state_dict().items()} == {name: bits(tensor) for name, tensor in state.items()}
+    assert report.file_bytes == (tmp_path / "n.l0").stat().st_size
+    assert report.tensors == len(state)
+    # The tie is stored once, and stays a tie in the model.
+    assert report.scalars == sum(t.numel() for t in state.values()) - network.head.weight.numel()
+    assert other.head.weight is other.embedding.weight
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+def test_every_bit_pattern_of_a_type_survives(kind: torch.dtype, tmp_path: Path):
+    raw = torch.randint(0, 256, (6 * 16,), dtype=torch.uint8, generator=torch.Generator().manual_seed(3))
+    raw = raw & 1 if kind is torch.bool else raw
+    tensors = {"a": raw.view(kind).reshape(2, -1), "scalar": raw[:16].view(kind)[0], "none": raw[:0].view(kind).reshape(0, 3)}
+    tensors["rows"] = tensors["a"][:, ::2]
+    tensors["turned"] = tensors["a"].t()
+    save_file(tensors, tmp_path / "t.l0")
+    loaded = load_file(tmp_path / "t.l0")
+    assert {name: bits(tensor) for name, tensor in loaded.items()} == {name: bits(tensor) for name, tensor in tensors.items()}
+
+
+def test_a_sparse_network_is_small_and_a_sparser_one_smaller(tmp_path: Path):
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(300, 784, generator=generator)
+    sizes = []
+    for kept in (0.1, 0.01, 0.001):
+        # A product with False would leave zeros with the signs of the weights, which a lossless file has to keep, a bit each.
+        sparse = torch.where(torch.rand(300, 784, generator=generator) < kept, weight, 0.0)
+        report = save_file({"w": sparse}, tmp_path / f"{kept}.l0")
+        assert torch.equal(load_file(tmp_path / f"{kept}.l0")["w"], sparse)
+        assert report.file_bytes < report.sparse_bytes * 1.3
+        sizes.append(report.file_bytes)
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_grids_keep_zeros_exact_and_weights_near(tmp_path: Path):
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(100, 64, generator=generator) * (torch.rand(100, 64, generator=generator) < 0.2)
+    tensors = {"w": weight, "steps": torch.arange(5)}
+    for grid in (LogGrid(1.3), UniformGrid(error=0.05)):
+        report = save_file(tensors, tmp_path / "q.l0", quantise=grid)
+        loaded = load_file(tmp_path / "q.l0")
+        assert torch.equal(loaded["w"] == 0, weight == 0) or isinstance(grid, UniformGrid)
+        assert (loaded["w"][weight == 0] == 0).all()
+        assert torch.equal(loaded["steps"], tensors["steps"])
+        assert report.file_bytes < 1450
+        kept = weight != 0
+        if isinstance(grid, LogGrid):
+            inside = kept & (weight.abs() > 0.1)
+            factor = (loaded["w"][inside] / weight[inside]).double()
+            assert factor.min() > 1 / 1.3**0.6
+            assert factor.max() < 1.3**0.6
+        else:
+            error = ((loaded["w"] - weight)[kept].pow(2).mean() / weight[kept].pow(2).mean()).sqrt()
+            assert 0.03 < error < 0.055
+
+
+def test_statistics_stay_exact_when_parameters_are_quantised(tmp_path: Path):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5))
+    model[1].running_var.uniform_()
+    save_model(model, tmp_path / "m.l0", quantise=UniformGrid(error=0.1))
+    loaded = load_file(tmp_path / "m.l0")
+    assert torch.equal(loaded["1.running_var"], model[1].running_var)
+    assert not torch.equal(loaded["0.weight"], model[0].weight)
+
+
+def test_what_is_not_finite_is_not_quantised(tmp_path: Path):
+    with pytest.raises(ValueError, match="'w' has numbers that are not finite"):
+        save_file({"w": torch.tensor([[1.0, float("nan")]])}, tmp_path / "m.l0", quantise=LogGrid())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_model_is_refused_and_stays_as_it_was(tmp_path: Path):
+    torch.manual_seed(0)
+    save_model(nn.Linear(4, 3), tmp_path / "m.l0")
+    for other, message in [
+        (nn.Linear(4, 5), r"'weight' has the shape \(3, 4\)"),
+        (nn.Linear(4, 3, bias=False), "'bias', the model has none"),
+        (nn.Bilinear(2, 2, 3), "'weight' has the shape"),
+    ]:
+        before = {name: tensor.clone() for name, tensor in other.state_dict().items()}
+        with pytest.raises(ValueError, match=message):
+            load_model(other, tmp_path / "m.l0")
+        assert all(torch.equal(before[name], tensor) for name, tensor in other.state_dict().items())
+    save_model(nn.Linear(4, 3, bias=False), tmp_path / "n.l0")
+    with pytest.raises(ValueError, match="lacks 'bias'"):
+        load_model(nn.Linear(4, 3), tmp_path / "n.l0")
+    load_model(nn.Linear(4, 3), tmp_path / "n.l0", strict=False)
+
+
+def test_damage_changes_nothing(tmp_path: Path):
+    torch.manual_seed(0)
+    model = nn.Linear(40, 30)
+    save_model(model, tmp_path / "m.l0")
+    data = bytearray((tmp_path / "m.l0").read_bytes())
+    data[len(data) // 2] ^= 4
+    (tmp_path / "m.l0").write_bytes(data)
+    before = model.weight.clone()
+    with pytest.raises(FormatError):
+        load_model(model, tmp_path / "m.l0")
+    assert torch.equal(model.weight, before)
+
+
+def test_limits_hold_before_memory_is_taken(tmp_path: Path):
+    save_file({"a": torch.zeros(1000, 1000), "b": torch.ones(10)}, tmp_path / "z.l0")
+    assert (tmp_path / "z.l0").stat().st_size < 60
+    with pytest.raises(LimitError):
+        load_file(tmp_path / "z.l0", max_size=1 << 20)
+    with open_file(tmp_path / "z.l0", max_size=1 << 20) as file, pytest.raises(LimitError):
+        list(file)
+
+
+def test_tensors_come_one_at_a_time_and_by_name(tmp_path: Path):
+    shared = torch.randn(4, 4)
+    save_file({"a": shared, "b": torch.arange(3), "again": shared}, tmp_path / "s.l0")
+    with open_file(tmp_path / "s.l0") as file:
+        assert [name for name, _ in file] == ["a", "b", "again"]
+        assert torch.equal(file.tensor("b"), torch.arange(3))
+        assert torch.equal(file.tensor("again"), shared)
+        with pytest.raises(KeyError, match="no tensor 'c'"):
+            file.tensor("c")
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.5, float("inf"), float("nan")])
+def test_grids_refuse_what_they_cannot_be(ratio: float):
+    with pytest.raises(ValueError, match="LogGrid"):
+        LogGrid(ratio)
+    with pytest.raises(ValueError, match="UniformGrid"):
+        UniformGrid(error=0 if ratio < 1 else 1.5)
+
+
+def test_a_logarithmic_level_is_the_nearest(tmp_path: Path):
+    values = np.random.default_rng(0).lognormal(0, 1, (20, 30)) * np.random.default_rng(1).choice([-1, 1], (20, 30))
+    found = LogGrid(1.25, levels=40).quantise("w", values)
+    assert found is not None
+    from ellzero.codec.network.grids import Logarithmic
+
+    assert isinstance(found.grid, Logarithmic)
+    table = found.grid.smallest * found.grid.ratio ** np.arange(40)
+    nearest = np.abs(np.abs(values)[..., None] - table).argmin(-1) + 1
+    assert (np.abs(found.levels) == nearest).mean() > 0.999
+    assert (np.sign(found.levels) == np.sign(values)).all()
+
+
+def test_reports_are_plain_values(tmp_path: Path):
+    from dataclasses import asdict
+
+    report = save_file({"w": torch.eye(8)}, tmp_path / "e.l0")
+    assert json.loads(json.dumps(asdict(report)))["nonzeros"] == 8
+    assert report.sparse_bytes == 32
+    assert report.dense_bytes == 256
