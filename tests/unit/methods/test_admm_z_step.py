@@ -29,11 +29,11 @@ def problem(seed: int) -> tuple[Tensor, Tensor, float, float, Tensor | None]:
     return P, P @ truth + 0.3 * draw(workers, m), alpha, 0.8, draw(n) if seed % 2 else None
 
 
-def brute_force(P: Tensor, r: Tensor, alpha: float, rho: float) -> float:
-    """The least of eq. 30 over all gates, each with its least squares weights by the pseudo-inverse."""
+def brute_force(P: Tensor, r: Tensor, alpha: float, rho: float) -> Tensor:
+    """Eq. 30 at all gates, in the order of `all_gates`, each with its least squares weights by the pseudo-inverse."""
     gates = all_gates(P.shape[1])
     z = torch.linalg.pinv(P * gates.unsqueeze(1)) @ r.mean(dim=0)
-    return float((alpha * gates.sum(dim=1) + 0.5 * rho * (r - (z @ P.T).unsqueeze(1)).square().sum(dim=(1, 2))).min())
+    return alpha * gates.sum(dim=1) + 0.5 * rho * (r - (z @ P.T).unsqueeze(1)).square().sum(dim=(1, 2))
 
 
 @given(
@@ -45,7 +45,7 @@ def test_identity_is_exact(values: list[list[float]], alpha: float, rho: float) 
     """Eq. 36 against all gates with their best weights, and against gates between 0 and 1."""
     r = torch.tensor(values, dtype=torch.float64)
     step = z_step(r, alpha=alpha, rho=rho)
-    assert step.objective == pytest.approx(brute_force(torch.eye(3, dtype=torch.float64), r, alpha, rho), rel=1e-12, abs=1e-12)
+    assert step.objective == pytest.approx(float(brute_force(torch.eye(3, dtype=torch.float64), r, alpha, rho).min()), rel=1e-12, abs=1e-12)
     direct = alpha * int((step.z != 0).sum()) + 0.5 * rho * float((r - step.z).square().sum())
     assert direct == pytest.approx(step.objective, rel=1e-12, abs=1e-12)
     for soft in itertools.product((0.0, 0.3, 1.0), repeat=3):
@@ -75,7 +75,7 @@ def test_a_general_p_that_is_the_identity_agrees_with_eq_36() -> None:
 
 
 def test_a_general_p_against_all_gates() -> None:
-    """150 problems with n up to 8: L never rises, the end is never below the least, and rarely above it."""
+    """150 problems with n up to 8: L never rises, no flip of one or two gates lowers its end, which is the least in 19 of 20."""
     gaps: list[float] = []
     for seed in range(150):
         P, r, alpha, rho, start = problem(seed)
@@ -85,8 +85,11 @@ def test_a_general_p_against_all_gates() -> None:
         if start is not None:
             at_start = float(z_objective(start, (start != 0).double(), r, alpha=alpha, rho=rho, P=dense_operator(P)))
             assert step.objective <= at_start + 1e-9
-        least = brute_force(P, r, alpha, rho)
+        values = brute_force(P, r, alpha, rho)
+        least = float(values.min())
         assert step.objective >= least - 1e-9 * (1 + least)
+        neighbours = (all_gates(P.shape[1]) != step.pi).sum(dim=1) <= 2
+        assert step.objective <= float(values[neighbours].min()) + 1e-8 * (1 + least)
         gaps.append(step.objective / least - 1.0)
     missed = [gap for gap in gaps if gap > 1e-9]
     print(f"not the least of all gates: {len(missed)} of {len(gaps)}, by {max(missed, default=0):.0%} at most")
