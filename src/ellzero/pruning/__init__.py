@@ -3,6 +3,8 @@
 from ellzero.pruning.accept import Accept, Better, ShortestDescription, Within
 from ellzero.pruning.fold import Folded, fold, fold_
 from ellzero.pruning.kept import Kept, compose, slice_tensors
+from ellzero.pruning.layer_problem import Allocation
+from ellzero.pruning.layerwise import LayerwisePruning, PrunedLayer, layerwise_prune_
 from ellzero.pruning.magnitude import magnitude_masks
 from ellzero.pruning.random_gradient import random_gradient
 from ellzero.pruning.rebind import rebind_
@@ -12,9 +14,12 @@ from ellzero.pruning.tamade import TamadeResult, Trial, tamade
 
 __all__ = [
     "Accept",
+    "Allocation",
     "Better",
     "Folded",
     "Kept",
+    "LayerwisePruning",
+    "PrunedLayer",
     "SelectedLinear",
     "ShortestDescription",
     "Shrunk",
@@ -25,6 +30,7 @@ __all__ = [
     "expand_",
     "fold",
     "fold_",
+    "layerwise_prune_",
     "magnitude_masks",
     "random_gradient",
     "rebind_",

@@ -70,7 +70,7 @@ def random_gradient(
     selected = select(model, params)
 
     def call(network: nn.Module, batch: Any) -> Any:
-        return (forward or _call)(network, _map_tensors(batch, Tensor.clone))  # cloned: some networks overwrite their input
+        return (forward or call_model)(network, _map_tensors(batch, Tensor.clone))  # cloned: some networks overwrite their input
 
     with _isolated(next(iter(selected.values())).device, seed) as device:
         real = _double_copy(model, device)
@@ -147,7 +147,8 @@ def _batches(
     return [torch.randn(*shape, generator=generator, dtype=torch.float64)]
 
 
-def _call(model: nn.Module, batch: Any) -> Any:
+def call_model(model: nn.Module, batch: Any) -> Any:
+    """Calls a model on a batch: a mapping of keyword arguments, a tuple or list of positional ones, or one argument."""
     if isinstance(batch, Mapping):
         return model(**batch)
     return model(*batch) if isinstance(batch, tuple | list) else model(batch)

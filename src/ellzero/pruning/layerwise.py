@@ -1,0 +1,171 @@
+"""Layerwise pruning (appendix C.5): every layer keeps its outputs on given inputs, without labels or training.
+
+The paper minimises, for the weights w and gates gamma of one layer (eq. 38),
+
+    E_z ||Y - (w z) X||^2 + alpha sum gamma,    Y = what the layer says now on inputs X,
+
+by gradient descent. At its minimum all gates are 0 or 1, and with the gates given the weights are a least-squares solution; so here the
+gates are found by elimination and the weights exactly (`least_squares`). The paper then sets the layer's weights to w, a slip for w gamma.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor, nn
+
+from ellzero.params import Selector, canonical_name, select, weights
+from ellzero.pruning.known import known
+from ellzero.pruning.layer_inputs import Forward, Layer, Regression, matrix, observe
+from ellzero.pruning.layer_problem import Allocation, Budget, LayerProblem, choose_, first_samples, size
+from ellzero.pruning.random_gradient import call_model
+from ellzero.pruning.trace import evaluating
+from ellzero.types import Masks
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrunedLayer:
+    """What happened to a layer.
+
+    Attributes:
+        name: its name.
+        weights: scalars that could be pruned.
+        zeros: how many of them are 0 now.
+        relative_error: squared error of its outputs on the inputs given, over the sum of their squares, before later layers' inputs
+            were taken into account.
+    """
+
+    name: str
+    weights: int
+    zeros: int
+    relative_error: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerwisePruning:
+    """The result of `layerwise_prune_`.
+
+    Attributes:
+        masks: name -> True where a weight is kept, for every weight and bias of the layers that were pruned.
+        layers: each layer, in the order in which the network calls them.
+    """
+
+    masks: Masks
+    layers: tuple[PrunedLayer, ...]
+
+    @property
+    def zeros(self) -> int:
+        """The number of prunable scalars that are 0 now."""
+        return sum(layer.zeros for layer in self.layers)
+
+    @property
+    def weights(self) -> int:
+        """The number of prunable scalars."""
+        return sum(layer.weights for layer in self.layers)
+
+
+def layerwise_prune_(
+    model: nn.Module,
+    inputs: Tensor | Iterable[Any],
+    *,
+    zeros: float | None = None,
+    alpha: float | None = None,
+    params: Selector = weights,
+    allocate: Allocation = Allocation.EVENLY,
+    damping: float = 1e-4,
+    per_feature: int | None = 50,
+    forward: Forward | None = None,
+    seed: int = 0,
+) -> LayerwisePruning:
+    """Prunes the linear layers and convolutions of a trained model in place so that each keeps its outputs on unlabelled inputs.
+
+    From the last layer to the first, each layer's weights are removed one by one, always the one that costs its outputs least after the
+    others have adapted; random gradient pruning after each layer frees what nothing reads any more. Then, from the first layer to the
+    last, the weights that are left are fitted again: to the dense network's outputs, on the inputs that the pruned network really gives.
+    A bias is the weight of an input that is always 1. Normalisation layers run as in eval mode and stay as they are.
+
+    Args:
+        model: the model; weights and biases of its linear layers and convolutions (without groups) are overwritten.
+        inputs: a batch, or an iterable of batches (tensors, tuples of positional arguments, mappings); a few hundred samples serve.
+        zeros: the fraction of prunable weights that become 0.
+        alpha: instead of `zeros`, the price of a weight, as in the paper's objective: a removal may add so much to the layer's squared
+            error, summed over all inputs and positions.
+        params: which weights (and biases) may be pruned; biases that may not are still fitted. What else it selects is left alone.
+        allocate: how zeros are divided among layers.
+        damping: added to each Gram matrix, as a fraction of the mean of its diagonal; holds fitted weights near the given ones.
+        per_feature: takes about so many positions of images for each weight of a row, which is faster; None takes all.
+        forward: how to call the model on a batch.
+        seed: draws positions.
+
+    Returns:
+        The masks, and what became of each layer.
+
+    Raises:
+        ValueError: not exactly one of `zeros` and `alpha`, or out of range; no inputs; nothing selected that is a weight of a linear layer
+            or a convolution; a selected convolution with groups.
+    """
+    if (zeros is None) == (alpha is None):
+        raise ValueError(f"pass exactly one of zeros= and alpha=, got zeros={zeros} and alpha={alpha}")
+    if not 0 <= (zeros or 0) < 1 or not (alpha or 0) >= 0 or not damping > 0:
+        raise ValueError(f"zeros={zeros}, alpha={alpha}, damping={damping}: expected 0 <= zeros < 1, alpha >= 0, damping > 0")
+    batches: list[Any] = [inputs] if isinstance(inputs, Tensor | Mapping) else list(inputs)
+    if not batches:
+        raise ValueError("inputs holds no batch: a generator that was used up?")
+    call = forward or call_model
+    samples = sum(size(batch) for batch in batches)
+    generator = torch.Generator().manual_seed(seed)
+    with evaluating(model):
+        layers = _layers(model, select(model, params))
+        dense = [Regression.empty(name, layer) for name, (layer, _) in layers.items()]
+        order = observe(model, batches, dense, forward=call, per_feature=per_feature, samples=samples, generator=generator)
+        regressions = {one.name: one for one in dense}
+        relative = alpha is None and allocate is Allocation.TOGETHER
+        problems = [LayerProblem(regressions[name], layers[name][1], damping, relative=relative) for name in order]
+        budget = Budget(zeros=zeros, alpha=alpha, allocation=allocate)
+        choose_(model, problems, budget, first_samples(batches[0]), forward=call, seed=seed)
+        errors = [problem.relative_error for problem in problems]
+        for problem in problems:
+            inputs_now = Regression.empty(problem.regression.name, problem.layer)
+            observe(model, batches, [inputs_now], forward=call, targets=[problem.regression])
+            problem.refit_(inputs_now, damping)
+    return LayerwisePruning(
+        masks={name: mask for problem in problems for name, mask in problem.masks().items()},
+        layers=tuple(
+            PrunedLayer(
+                name=problem.regression.name,
+                weights=int(problem.prunable.sum()) * len(problem.dense),
+                zeros=int((~problem.kept & problem.prunable).sum()),
+                relative_error=error,
+            )
+            for problem, error in zip(problems, errors, strict=True)
+        ),
+    )
+
+
+def _layers(model: nn.Module, selected: Mapping[str, Tensor]) -> dict[str, tuple[Layer, Bool[Tensor, " n"]]]:
+    """Finds the layers to prune, and which columns of each one's matrix may be pruned."""
+    chosen = {id(tensor) for tensor in selected.values()}
+    uses = Counter(id(parameter) for _, parameter in model.named_parameters(remove_duplicate=False))
+    found: dict[str, tuple[Layer, Bool[Tensor, " n"]]] = {}
+    for path, module in model.named_modules():
+        if not isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d)) or not known(module):
+            continue
+        if not {id(parameter) for parameter in module.parameters(recurse=False)} & chosen:
+            continue
+        if isinstance(module, (nn.Conv1d, nn.Conv2d)) and module.groups > 1:
+            raise ValueError(
+                f"{path} is a convolution with {module.groups} groups, which this method does not know: exclude it with params="
+            )
+        if any(uses[id(parameter)] > 1 for parameter in module.parameters(recurse=False)):
+            raise ValueError(f"{path} shares a parameter with another layer, which would change with it: exclude it with params=")
+        prunable = torch.full((matrix(module).shape[1],), id(module.weight) in chosen, device=module.weight.device)
+        bias: Tensor | None = module.bias
+        if bias is not None:
+            prunable[-1] = id(bias) in chosen
+        found[canonical_name(path)] = (module, prunable)
+    if not found:
+        raise ValueError("no weight of a linear layer or a convolution is selected, so nothing would be pruned: pass another params=")
+    return found

@@ -1,0 +1,296 @@
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ellzero.data import Half, load_cifar10, standardised
+from ellzero.models import MLP, ResNet
+from ellzero.models.resnet import Block
+from ellzero.params import apply_masks_, everything, select
+from ellzero.pruning import Allocation, layerwise_prune_, magnitude_masks
+from ellzero.pruning.layer_inputs import Regression, matrix, observe, outputs_by_position, unfolded, write_matrix_
+from ellzero.pruning.layer_problem import cheapest
+from ellzero.pruning.random_gradient import call_model
+
+
+def correlated(generator: torch.Generator, samples: int, *shape: int) -> torch.Tensor:
+    """Inputs in which neighbours are alike, as they are in images."""
+    x = torch.randn(samples, *shape, generator=generator)
+    return x + 0.7 * x.roll(1, -1) + 0.5 * x.roll(2, -1)
+
+
+CONVOLUTIONS = [
+    nn.Conv2d(3, 4, 3, padding=1),
+    nn.Conv2d(3, 4, (2, 3), stride=(2, 1), padding=(1, 0), dilation=(1, 2), bias=False),
+    nn.Conv2d(3, 4, 3, padding="same"),
+    nn.Conv2d(3, 4, 3, padding=2, padding_mode="circular"),
+    nn.Conv1d(3, 4, 3, stride=2, padding=1),
+]
+
+
+@pytest.mark.parametrize("layer", [*CONVOLUTIONS, nn.Linear(6, 4), nn.Linear(6, 4, bias=False)], ids=str)
+def test_a_layer_is_its_matrix_times_what_is_unfolded(layer: nn.Module, generator: torch.Generator):
+    assert isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d)
+    shapes = [(6,), (2, 3, 6)] if isinstance(layer, nn.Linear) else [(3, 8)] if isinstance(layer, nn.Conv1d) else [(3, 7, 6)]
+    for shape in shapes:
+        inputs = torch.randn(5, *shape, generator=generator)
+        columns = unfolded(layer, inputs)
+        expected = outputs_by_position(layer, layer(inputs).detach())
+        torch.testing.assert_close(columns @ matrix(layer).float().T, expected, rtol=1e-4, atol=1e-5)
+    before = copy.deepcopy(layer.state_dict())
+    write_matrix_(layer, matrix(layer))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in layer.state_dict().items())
+
+
+def test_a_convolution_is_pruned_as_the_linear_layer_of_its_patches(generator: torch.Generator):
+    convolution = nn.Conv2d(2, 3, 3, padding=1)
+    inputs = correlated(generator, 40, 2, 5, 5)
+    linear = nn.Linear(18, 3)
+    write_matrix_(linear, matrix(convolution))
+    patches = functional.unfold(inputs, 3, padding=1).mT.flatten(0, 1)
+    options = {"zeros": 0.5, "allocate": Allocation.EVENLY, "per_feature": None}
+    found, expected = layerwise_prune_(convolution, inputs, **options), layerwise_prune_(linear, patches, **options)
+    assert torch.equal(found.masks["weight"].flatten(1), expected.masks["weight"])
+    torch.testing.assert_close(matrix(convolution), matrix(linear), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("zeros", [0.3, 0.5, 0.8])
+def test_a_layer_is_never_worse_than_by_magnitude_on_the_inputs_given(seeds: int, zeros: float):
+    generator = torch.Generator().manual_seed(seeds)
+    for bias in (False, True):
+        layer = nn.Linear(20, 10, bias=bias)
+        inputs = correlated(generator, 100, 20)
+        dense = layer(inputs).detach()
+        other = copy.deepcopy(layer)
+        apply_masks_(select(other), magnitude_masks(other, keep=200 - round(200 * zeros)))
+        result = layerwise_prune_(layer, inputs, zeros=zeros, allocate=Allocation.EVENLY, damping=1e-9)
+        assert result.zeros == round(200 * zeros) == int((layer.weight == 0).sum())
+        ours, theirs = (float((one(inputs) - dense).detach().square().sum()) for one in (layer, other))
+        assert ours < 0.9 * theirs
+        assert result.layers[0].relative_error == pytest.approx(ours / float(dense.square().sum()), rel=1e-3)
+
+
+def test_the_gates_of_a_tiny_layer_are_those_of_eq_38_at_their_price():
+    # One row, four weights: every mask is enumerated, and alpha decides between error and weights.
+    generator = torch.Generator().manual_seed(5)
+    layer = nn.Linear(4, 1, bias=False).double()
+    inputs = correlated(generator, 30, 4).double()
+    target = layer(inputs).detach()
+    masks = [[bool(number >> bit & 1) for bit in range(4)] for number in range(16)]
+    errors = []
+    for mask in masks:
+        design = (inputs * torch.tensor(mask)).numpy()
+        solution = np.linalg.lstsq(design, target.numpy(), rcond=None)[0]
+        errors.append(float(((design @ solution - target.numpy()) ** 2).sum()))
+    for alpha in (0.01, 1.0, 3.0, 10.0, 1000.0):
+        pruned = copy.deepcopy(layer)
+        layerwise_prune_(pruned, inputs, alpha=alpha, allocate=Allocation.EVENLY, damping=1e-12)
+        kept = (pruned.weight[0] != 0).tolist()
+        objective = [error + alpha * sum(mask) for error, mask in zip(errors, masks, strict=True)]
+        assert errors[masks.index(kept)] + alpha * sum(kept) <= 1.15 * min(objective)
+
+
+def test_a_bias_is_the_weight_of_ones(generator: torch.Generator):
+    layer = nn.Linear(6, 4)
+    inputs = correlated(generator, 200, 6) + 1.0
+    dense = layer(inputs).detach()
+    result = layerwise_prune_(layer, inputs, zeros=0.5, allocate=Allocation.EVENLY, damping=1e-9)
+    assert result.masks["bias"].all()
+    # With a free bias the residuals have no mean; without, they would: the inputs have one.
+    assert (layer(inputs) - dense).mean(0).abs().max() < 1e-4
+    layer = nn.Linear(6, 4)
+    with torch.no_grad():
+        layer.bias[:2] = 1e-6
+    result = layerwise_prune_(layer, inputs, zeros=0.3, params=everything, allocate=Allocation.EVENLY)
+    assert result.layers[0].weights == 28
+    assert (layer.bias == 0).any()
+    assert torch.equal(result.masks["bias"], layer.bias != 0)
+
+
+def test_later_layers_make_up_for_what_earlier_ones_lost(generator: torch.Generator):
+    model = MLP((10, 30, 30, 5), nn.Tanh, seed=2)
+    inputs = correlated(generator, 400, 10)
+    dense = model(inputs).detach()
+    result = layerwise_prune_(model, list(inputs.split(150)), zeros=0.6, allocate=Allocation.TOGETHER)
+    other = MLP((10, 30, 30, 5), nn.Tanh, seed=2)
+    apply_masks_(select(other), magnitude_masks(other, keep=result.weights - result.zeros))
+    ours, theirs = (float((one(inputs) - dense).detach().square().mean()) for one in (model, other))
+    assert ours < 0.3 * theirs
+    assert result.zeros == round(0.6 * result.weights)
+    assert [layer.name for layer in result.layers] == ["layers.0", "layers.1", "layers.2"]
+    for name, mask in result.masks.items():
+        assert not model.state_dict()[name][~mask].any()
+
+
+def test_what_nothing_reads_any_more_is_removed_whatever_the_budget(generator: torch.Generator):
+    model = MLP((8, 6, 2), seed=1)
+    with torch.no_grad():
+        model.layers[1].weight[:, 3:] *= 1e-5  # pyright: ignore[reportIndexIssue]
+    inputs = correlated(generator, 200, 8)
+    dense = model(inputs).detach()
+    result = layerwise_prune_(model, inputs, zeros=0.1, allocate=Allocation.TOGETHER)
+    # Six of 60 were asked for: the ones of the last layer that hardly mattered. Their units' 24 incoming weights and biases go with them.
+    assert not model.state_dict()["layers.1.weight"][:, 3:].any()
+    for name in ("layers.0.weight", "layers.0.bias"):
+        assert not model.state_dict()[name][3:].any()
+        assert not result.masks[name][3:].any()
+        assert model.state_dict()[name][:3].all()
+    assert result.zeros == 30
+    torch.testing.assert_close(model(inputs).detach(), dense, rtol=1e-3, atol=1e-3)
+
+
+def residual(generator: torch.Generator) -> nn.Sequential:
+    """A small network of convolutions, normalisation and shortcuts, with statistics of its own."""
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), Block(4, 4, 1), Block(4, 8, 2), nn.Flatten(), nn.Linear(8 * 16, 3)
+    )
+    with torch.no_grad():
+        for name, tensor in model.named_parameters():
+            tensor.normal_(generator=generator).mul_(0.3).add_(1.0 if "bn" in name else 0.0)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            assert module.running_var is not None
+            assert module.running_mean is not None
+            module.running_var.uniform_(0.5, 1.5, generator=generator)
+            module.running_mean.normal_(generator=generator)
+    return model
+
+
+def test_normalisation_and_shortcuts_stay_and_the_mode_is_given_back(generator: torch.Generator):
+    model = residual(generator)
+    model[2].train()
+    model[3].eval()
+    before = copy.deepcopy(model.state_dict())
+    inputs = correlated(generator, 40, 3, 8, 8)
+    with torch.no_grad():
+        dense = copy.deepcopy(model).eval()(inputs)
+    result = layerwise_prune_(model, list(inputs.split(15)), zeros=0.4)
+    assert model[2].training
+    assert not model[3].training
+    for name, tensor in model.state_dict().items():
+        if name in result.masks:
+            assert not torch.equal(tensor, before[name]), name
+        else:
+            assert torch.equal(tensor, before[name]), name
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert [layer.name for layer in result.layers] == ["0", "2.conv1", "2.conv2", "3.conv1", "3.conv2", "5"]
+    assert all(layer.zeros == round(0.4 * layer.weights) for layer in result.layers)
+    other = copy.deepcopy(model).eval()
+    other.load_state_dict(before)
+    params = select(other)
+    apply_masks_(params, {n: magnitude_masks({n: p}, keep=p.numel() - round(0.4 * p.numel()))[n] for n, p in params.items()})
+    with torch.no_grad():
+        ours, theirs = (float((one.eval()(inputs) - dense).square().mean()) for one in (model, other))
+    assert ours < 0.3 * theirs
+
+
+def test_it_repeats_and_leaves_the_global_generator_alone(generator: torch.Generator):
+    inputs = correlated(generator, 20, 3, 8, 8)
+    original = residual(generator)
+    before = torch.get_rng_state()
+    states = []
+    for seed in (4, 4, 5):
+        model = copy.deepcopy(original)
+        layerwise_prune_(model, inputs, zeros=0.5, per_feature=3, seed=seed)
+        states.append(model.state_dict())
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(states[0][name], tensor) for name, tensor in states[1].items())
+    assert not torch.equal(states[0]["0.weight"], states[2]["0.weight"])
+
+
+def test_a_layer_that_is_called_twice_is_fitted_to_both_calls(generator: torch.Generator):
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(6, 6)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(torch.tanh(self.layer(x)))
+
+    model = Twice()
+    inputs = correlated(generator, 50, 6)
+    regression = Regression.empty("layer", model.layer)
+    observe(model, [inputs], [regression], forward=call_model)
+    hidden = torch.tanh(model.layer(inputs)).detach()
+    columns = torch.cat([functional.pad(part, (0, 1), value=1.0) for part in (inputs, hidden)]).double()
+    torch.testing.assert_close(regression.gram, columns.T @ columns, rtol=1e-5, atol=1e-4)
+    dense = model(inputs).detach()
+    layerwise_prune_(model, inputs, zeros=0.3, allocate=Allocation.EVENLY)
+    assert (model(inputs) - dense).square().mean() < dense.square().mean()
+
+
+def test_the_cheapest_removals_are_a_beginning_of_every_row():
+    prices = torch.tensor([[0.0, 1, 1, 5], [2, 2, 2, 2], [1, 3, 3, 3]], dtype=torch.float64)
+    other = torch.tensor([[0.5, 1.5]], dtype=torch.float64)
+    taken = [cheapest(prices, [other], count).tolist() for count in range(15)]
+    assert taken[:7] == [[0, 0, 0], [1, 0, 0], [1, 0, 0], [2, 0, 0], [3, 0, 0], [3, 0, 1], [3, 0, 1]]
+    assert taken[7:11] == [[3, 1, 1], [3, 2, 1], [3, 3, 1], [3, 4, 1]]
+    assert taken[14] == [4, 4, 4]
+    assert cheapest(other, [prices], 6).tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "exactly one of zeros= and alpha="),
+        ({"zeros": 0.5, "alpha": 1.0}, "exactly one of zeros= and alpha="),
+        ({"zeros": 1.0}, "zeros=1.0"),
+        ({"zeros": 0.5, "damping": 0.0}, "damping=0.0"),
+        ({"zeros": 0.5, "params": lambda name, module, _tensor: "1" in name}, "no weight of a linear layer or a convolution"),
+    ],
+)
+def test_senseless_arguments_are_refused(options: dict[str, object], message: str):
+    model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+    with pytest.raises(ValueError, match=message):
+        layerwise_prune_(model, torch.ones(4, 3), **options)  # type: ignore[arg-type]
+
+
+def test_what_cannot_be_pruned_so_is_named():
+    with pytest.raises(ValueError, match="holds no batch"):
+        layerwise_prune_(nn.Linear(3, 3), iter(()), zeros=0.5)
+    with pytest.raises(ValueError, match="1 is a convolution with 2 groups"):
+        layerwise_prune_(nn.Sequential(nn.Conv2d(2, 2, 1), nn.Conv2d(2, 4, 3, groups=2)), torch.ones(1, 2, 5, 5), zeros=0.5)
+    tied = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    tied[1].weight = tied[0].weight
+    with pytest.raises(ValueError, match="0 shares a parameter with another layer"):
+        layerwise_prune_(tied, torch.ones(1, 3), zeros=0.5)
+
+
+@pytest.mark.slow
+def test_a_trained_residual_network_loses_less_than_a_quarter_of_what_magnitude_pruning_costs(data_directory: Path):
+    dense = ResNet(20).eval()
+    dense.load_state_dict(safetensors.torch.load_file(data_directory / "networks" / "cifar10-resnet20-12fca82f.safetensors"))
+    test = load_cifar10(data_directory, Half.TEST)
+    images = standardised(test.inputs[:1000])
+
+    @torch.no_grad()
+    def log_probabilities(model: nn.Module) -> torch.Tensor:
+        return torch.cat([model(part).log_softmax(1) for part in images.split(250)])
+
+    reference = log_probabilities(dense)
+
+    def divergence(model: nn.Module) -> float:
+        return float((reference.exp() * (reference - log_probabilities(model))).sum(1).mean())
+
+    def by_magnitude(masks: dict[str, torch.Tensor]) -> float:
+        model = copy.deepcopy(dense)
+        apply_masks_(select(model), masks)
+        return divergence(model)
+
+    params = select(dense)
+    half = sum(tensor.numel() for tensor in params.values()) // 2
+    overall = by_magnitude(magnitude_masks(params, keep=half))
+    each = by_magnitude({n: magnitude_masks({n: p}, keep=p.numel() // 2)[n] for n, p in params.items()})
+    unlabelled = standardised(load_cifar10(data_directory, batches=(1,)).inputs[:500])
+    model = copy.deepcopy(dense)
+    result = layerwise_prune_(model, list(unlabelled.split(250)), zeros=0.5)
+    assert result.zeros >= result.weights // 2
+    ours = divergence(model)
+    assert ours <= min(overall, each) / 4
+    assert overall == pytest.approx(0.0992, abs=0.002)
+    assert each == pytest.approx(0.1441, abs=0.002)
