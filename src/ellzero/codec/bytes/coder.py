@@ -12,7 +12,7 @@ from ellzero.codec.kernels import decode_bit, encode_bit, finish_encoder, start_
 
 
 @kernel
-def code_block(m: Model, data: np.ndarray, coded: np.ndarray, decode: bool) -> int:
+def code_block(m: Model, data: np.ndarray, coded: np.ndarray, decode: bool) -> np.int64:
     """Encodes `data` into `coded`, or decodes `coded` into `data`; returns the number of coded bytes (encoder)."""
     state = np.zeros(3, np.uint64)
     if decode:

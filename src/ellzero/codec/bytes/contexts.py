@@ -29,6 +29,7 @@ from ellzero.codec.bytes.state import (
     TAG_STATE,
     TAGS,
     VALUES,
+    WIDEST,
     WORD,
     WORD1,
     WORD2,
@@ -36,12 +37,12 @@ from ellzero.codec.bytes.state import (
     WORD_LENGTH,
     Model,
 )  # fmt: skip
-from ellzero.codec.bytes.tables import CLASSES
+from ellzero.codec.bytes.tables import CLASSES, Whole
 from ellzero.codec.jit import kernel
 
 
 @kernel
-def note_byte(m: Model, byte: int) -> None:
+def note_byte(m: Model, byte: Whole) -> None:
     """Brings the registers up to date with a byte that is complete."""
     r = m.registers
     m.history[r[POSITION] & r[HISTORY_MASK]] = np.uint8(byte)
@@ -77,7 +78,7 @@ def note_byte(m: Model, byte: int) -> None:
 
 
 @kernel
-def follow_tags(m: Model, byte: int) -> None:
+def follow_tags(m: Model, byte: Whole) -> None:
     """Keeps the names of the tags that are open in XML. States: 0 text, 1 after <, 2 in a name, 3 behind it, 4 closing."""
     r = m.registers
     state = r[TAG_STATE]
@@ -103,8 +104,8 @@ def follow_tags(m: Model, byte: int) -> None:
 
 
 @kernel
-def set_contexts(m: Model) -> None:
-    """Computes the hash of every context of the plan at a byte boundary."""
+def set_wide_contexts(m: Model) -> None:
+    """Computes the values of contexts 10 and up, which the fastest levels do without."""
     r = m.registers
     history = m.history
     mask = r[HISTORY_MASK]
@@ -133,16 +134,7 @@ def set_contexts(m: Model) -> None:
     expected = combine(np.int64(history[pointer & mask]), min(r[MATCH_STATE + 1], np.int64(31)) + 1) if pointer > 0 else np.int64(0)
     indirect1 = np.int64(m.counters[r[INDIRECT_BASE] + c1])
     indirect2 = np.int64(m.counters[r[INDIRECT_BASE] + 256 + (c4 & 0xFFFF)])
-    tag = r[TAGS + max(r[TAG_DEPTH] - 1, np.int64(0))]
-    r[VALUES + 1] = c1
-    r[VALUES + 2] = c4 & 0xFFFF
-    r[VALUES + 3] = c4 & 0xFFFFFF
-    r[VALUES + 4] = c4
-    r[VALUES + 5] = combine(c4, c8 & 0xFF)
-    r[VALUES + 6] = combine(c4, c8 & 0xFFFF)
-    r[VALUES + 7] = combine(c4, c8 & 0xFFFFFF)
-    r[VALUES + 8] = combine(c4, c8)
-    r[VALUES + 9] = combine(word, c1 if word == 0 else np.int64(0))
+    tag = np.int64(r[TAGS + max(r[TAG_DEPTH] - 1, np.int64(0))])
     r[VALUES + 10] = combine(combine(word, r[GAP]), r[WORD1])
     r[VALUES + 11] = combine(combine(combine(word, c1), r[WORD1]), r[WORD2])
     r[VALUES + 12] = combine(combine(word, c1), r[WORD2])
@@ -161,8 +153,8 @@ def set_contexts(m: Model) -> None:
     r[VALUES + 25] = combine(r[SHAPE] & 0xFFF, r[GAP])
     r[VALUES + 26] = combine(combine(r[FIRST], word), c1)
     r[VALUES + 27] = combine(combine(r[GAP], word), r[WORD_LENGTH])
-    r[VALUES + 28] = combine(r[WORD1], c1)
-    r[VALUES + 29] = combine(r[WORD3], word)
+    r[VALUES + 28] = combine(np.int64(r[WORD1]), c1)
+    r[VALUES + 29] = combine(np.int64(r[WORD3]), word)
     r[VALUES + 30] = combine(c4 & 0xF0F0F0F0, c8 & 0xF0F0)
     r[VALUES + 31] = combine(combine(above, above_next), combine(c1, above2))
     r[VALUES + 32] = combine(combine(column, c1), 7)
@@ -174,5 +166,25 @@ def set_contexts(m: Model) -> None:
     r[VALUES + 38] = combine(combine(slope, column), 3)
     r[VALUES + 39] = combine(combine(tag, c4 & 0xFFFFFF), 2)
     r[VALUES + 40] = combine(combine(r[NUMBER], column), r[WORD1])
+
+
+@kernel
+def set_contexts(m: Model) -> None:
+    """Computes the hash of every context of the plan at a byte boundary."""
+    r = m.registers
+    c4 = r[PREVIOUS]
+    c8 = r[OLDER]
+    word = r[WORD]
+    r[VALUES + 1] = c4 & 255
+    r[VALUES + 2] = c4 & 0xFFFF
+    r[VALUES + 3] = c4 & 0xFFFFFF
+    r[VALUES + 4] = c4
+    r[VALUES + 5] = combine(c4, c8 & 0xFF)
+    r[VALUES + 6] = combine(c4, c8 & 0xFFFF)
+    r[VALUES + 7] = combine(c4, c8 & 0xFFFFFF)
+    r[VALUES + 8] = combine(c4, c8)
+    r[VALUES + 9] = combine(word, c4 & 255 if word == 0 else np.int64(0))
+    if r[WIDEST] > 9:
+        set_wide_contexts(m)
     for i in range(r[CONTEXTS]):
-        r[HASHES + i] = combine(r[VALUES + r[PLAN + i]], r[PLAN + i] + 0x10000)
+        r[HASHES + i] = combine(np.int64(r[VALUES + r[PLAN + i]]), r[PLAN + i] + 0x10000)

@@ -6,6 +6,7 @@ import numpy as np
 
 from ellzero.codec.bytes.state import (
     BIT_COUNT,
+    EXPECTED,
     HEAD_MASK,
     HISTORY_MASK,
     KNOWN,
@@ -20,17 +21,18 @@ from ellzero.codec.bytes.state import (
     SLOTS,
     Model,
 )
+from ellzero.codec.bytes.tables import Whole
 from ellzero.codec.jit import kernel
 
 
 @kernel
-def combine(value: int, more: int) -> int:
+def combine(value: Whole, more: Whole) -> np.int64:
     """Hashes two numbers below 2^32 into one."""
-    return (((value + more + 1) * 0x1E35A7BD) >> 16) & 0xFFFFFFFF
+    return np.int64((((value + more + 1) * 0x1E35A7BD) >> 16) & 0xFFFFFFFF)
 
 
 @kernel
-def follow_matches(m: Model, byte: int) -> None:
+def follow_matches(m: Model, byte: Whole) -> None:
     """Moves the match models past a byte, and looks for a match where the last one broke."""
     r = m.registers
     history = m.history
@@ -74,11 +76,12 @@ def follow_matches(m: Model, byte: int) -> None:
 
 
 @kernel
-def place_matches(m: Model, first: int) -> None:
+def place_matches(m: Model, first: Whole) -> None:
     """Points the counters of the match models, the first of which is number `first`, to what the next bit should be."""
     r = m.registers
     shift = 8 - r[BIT_COUNT]
     best = np.int64(0)
+    likely = np.int64(0)
     for j in range(r[MATCHES]):
         k = MATCH_STATE + 4 * j
         expected = np.int64(m.history[r[k] & r[HISTORY_MASK]]) | 256
@@ -90,7 +93,10 @@ def place_matches(m: Model, first: int) -> None:
             bucket = length if length < 16 else min(np.int64(16) + ((length - 16) >> 3), np.int64(31))
             misses = r[k + 2]
             slot = base + 1 + (bucket * 8 + (misses & 3) * 2 + np.int64((misses >> 2) != 0)) * 2 + bit
-            best = max(best, bucket)
+            if bucket >= best:
+                best = bucket
+                likely = expected
         r[SLOTS + first + j] = slot
         r[KNOWN + first + j] = np.int64(slot != base)
     r[MATCH_BEST] = best
+    r[EXPECTED] = likely & 255

@@ -16,6 +16,7 @@ from ellzero.codec.bytes.state import (
     DIRECT_MASK,
     DIRECT_PLAN,
     DIRECTS,
+    EXPECTED,
     FINAL_BASE,
     FINAL_RATE,
     FINAL_SELECTED,
@@ -44,10 +45,10 @@ from ellzero.codec.bytes.state import (
     WORD_LENGTH,
     Model,
 )  # fmt: skip
-from ellzero.codec.bytes.tables import CLASSES, FOLLOWING, LOGIT_LIMIT, RECIPROCALS, SQUASH, STRETCH
+from ellzero.codec.bytes.tables import CLASSES, FOLLOWING, LOGIT_LIMIT, RECIPROCALS, SQUASH, STRETCH, Whole
 from ellzero.codec.jit import kernel
 
-WEIGHT_LIMIT = 1 << 20
+WEIGHT_LIMIT = 1 << 24
 
 
 @kernel
@@ -79,13 +80,13 @@ def look_up(m: Model) -> None:
         r[BASES + i] = worst
     for i in range(r[DIRECTS]):
         which = r[DIRECT_PLAN + i]
-        group = partial if which == 0 else (combine(combine(r[VALUES + which], which), partial) * 0x2C9277B5) >> 20
+        group = partial if which == 0 else (combine(combine(np.int64(r[VALUES + which]), which), partial) * 0x2C9277B5) >> 20
         r[BASES + contexts + i] = r[DIRECT_BASE] + ((i * (r[DIRECT_MASK] + 1) + (group & r[DIRECT_MASK])) << 4)
     r[NODE] = 1
 
 
 @kernel
-def collect(m: Model) -> int:
+def collect(m: Model) -> np.int64:
     """Sets the inputs of the mixers; returns how many contexts in a row, from the first on, have been seen before."""
     r = m.registers
     x = m.inputs
@@ -105,13 +106,13 @@ def collect(m: Model) -> int:
     for i in range(slots):
         p = np.int64(m.counters[r[SLOTS + i]]) >> 16
         x[2 * i] = np.int32(np.int64(STRETCH[p >> 4]) * r[KNOWN + i])
-        x[2 * i + 1] = np.int32(((p - 32768) >> 4) * r[KNOWN + i])
+        x[2 * i + 1] = np.int32(((p - 32768) >> 7) * r[KNOWN + i])
     x[2 * slots] = np.int32(256)
     return order
 
 
 @kernel
-def mix(m: Model, order: int) -> int:
+def mix(m: Model, order: Whole) -> np.int64:
     """Mixes the inputs by the selected weight sets, and their outputs by the final mixers; returns the logit."""
     r = m.registers
     x = m.inputs
@@ -126,6 +127,10 @@ def mix(m: Model, order: int) -> int:
     r[CHOICES + 5] = min(order, np.int64(7)) * 8 + bit_count
     r[CHOICES + 6] = min(r[WORD_LENGTH], np.int64(15)) * 8 + bit_count
     r[CHOICES + 7] = r[ABOVE]
+    r[CHOICES + 8] = r[EXPECTED]
+    r[CHOICES + 9] = r[SLOTS] & 255
+    r[CHOICES + 10] = r[SLOTS + 2] & 255
+    r[CHOICES + 11] = (r[PREVIOUS] >> 16) & 255
     n = r[INPUTS]
     sets = r[SETS]
     for k in range(sets):
@@ -135,7 +140,7 @@ def mix(m: Model, order: int) -> int:
         total = np.int64(0)
         for i in range(n):
             total += np.int64(w[i]) * np.int64(x[i])
-        logit = min(max(total >> 16, np.int64(-LOGIT_LIMIT)), np.int64(LOGIT_LIMIT))
+        logit = min(max(total >> 20, np.int64(-LOGIT_LIMIT)), np.int64(LOGIT_LIMIT))
         x[n + k] = np.int32(logit)
         x[n + sets + k] = SQUASH[logit + LOGIT_LIMIT]
     finals = r[FINALS]
@@ -150,14 +155,14 @@ def mix(m: Model, order: int) -> int:
         total = np.int64(0)
         for i in range(sets):
             total += np.int64(m.weights[base + i]) * np.int64(x[n + i])
-        logit = min(max(total >> 16, np.int64(-LOGIT_LIMIT)), np.int64(LOGIT_LIMIT))
+        logit = min(max(total >> 20, np.int64(-LOGIT_LIMIT)), np.int64(LOGIT_LIMIT))
         x[n + 2 * sets + k] = SQUASH[logit + LOGIT_LIMIT]
         result += logit
     return result // finals
 
 
 @kernel
-def predict(m: Model) -> int:
+def predict(m: Model) -> np.int64:
     """Returns the probability that the next bit is 1, in 1/65536, within 1 and 65535."""
     r = m.registers
     logit = mix(m, collect(m))
@@ -183,7 +188,7 @@ def predict(m: Model) -> int:
 
 
 @kernel
-def learn(m: Model, bit: int) -> None:
+def learn(m: Model, bit: Whole) -> None:
     """Adapts everything to the bit that came."""
     r = m.registers
     x = m.inputs
@@ -194,17 +199,17 @@ def learn(m: Model, bit: int) -> None:
         chosen = r[SELECTED + k]
         age = np.int64(m.ages[chosen])
         m.ages[chosen] = np.int32(min(age + 1, np.int64(1 << 30)))
-        rate = r[RATE] + r[RATE_EXTRA] * 1000 // (age + r[RATE_AGE])
-        error = np.int32(((target - np.int64(x[n + sets + k])) * rate) >> 6)
+        rate = min(r[RATE] + r[RATE_EXTRA] * 1000 // (age + r[RATE_AGE]), np.int64(127))
+        error = np.int32(((target - np.int64(x[n + sets + k])) * rate) >> 4)
         w = m.weights[chosen * n : chosen * n + n]
         for i in range(n):
-            step = np.int32(np.int32(np.int32(x[i] * error) + np.int32(8192)) >> np.int32(14))
+            step = np.int32(np.int32(np.int32(x[i] * error) + np.int32(2048)) >> np.int32(12))
             w[i] = np.int32(min(max(np.int32(w[i] + step), np.int32(-WEIGHT_LIMIT)), np.int32(WEIGHT_LIMIT)))
     for k in range(r[FINALS]):
         error = (target - np.int64(x[n + 2 * sets + k])) * r[FINAL_RATE]
         base = r[FINAL_BASE] + r[FINAL_SELECTED + k] * sets
         for i in range(sets):
-            weight = np.int64(m.weights[base + i]) + ((np.int64(x[n + i]) * error + (1 << 18)) >> 19)
+            weight = np.int64(m.weights[base + i]) + ((np.int64(x[n + i]) * error + (1 << 14)) >> 15)
             m.weights[base + i] = np.int32(min(max(weight, np.int64(-WEIGHT_LIMIT)), np.int64(WEIGHT_LIMIT)))
     for i in range(r[CONTEXTS]):
         slot = r[BASES + i] + r[NODE]

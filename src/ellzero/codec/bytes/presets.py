@@ -38,24 +38,34 @@ class Preset:
     head_bits: int = 22
     direct_bits: int = 16
     limit: int = 1023
-    rate: int = 2
-    rate_extra: int = 20
-    rate_age: int = 1000
-    first_weight: int = 12000
+    rate: int = 6
+    rate_extra: int = 40
+    rate_age: int = 500
+    first_weight: int = 8000
     refine_share: int = 5
     microseconds: float = 20.0
 
 
-_FULL = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 30, 31, 32, 33, 34, 35)
+_MIDDLE = (*_TEXT, 11, 12, 13, 15, 18, 19, 21, 22, 23, 24, 31, 33, 34, 35)
+_FULL = (*range(1, 20), *range(20, 41))
+_SETS = (0, 1, 2, 3, 4, 5, 6, 7, 8)
 
 PRESETS = {
-    1: Preset(contexts=(1, 2, 3, 4, 6), directs=(0,), matches=(6,), sets=(0,), refines=1, table_bits=20, history_bits=22, head_bits=18, first_weight=20000),
-    2: Preset(contexts=(1, 2, 3, 4, 6, 9), directs=(0, 1), matches=(6,), sets=(0, 2), refines=2, table_bits=22, first_weight=20000),
-    3: Preset(contexts=_TEXT, directs=(0, 1), matches=(6,), sets=(0, 2, 1), refines=2, table_bits=23, first_weight=16000),
-    4: Preset(contexts=(*_TEXT, 13, 18, 21), directs=(0, 1, 2), matches=(6, 16), sets=(0, 1, 2, 5), table_bits=24),
-    5: Preset(contexts=(*_TEXT, 11, 12, 13, 15, 18, 19, 21, 23, 24, 31), directs=(0, 1, 2), matches=(6, 20), sets=(0, 1, 2, 3, 5), table_bits=24),
-    6: Preset(contexts=(*_TEXT, 11, 12, 13, 15, 18, 19, 21, 22, 23, 24, 27, 31, 32), directs=(0, 1, 2), matches=(6, 20), sets=(0, 1, 2, 3, 4, 5), table_bits=24),
-    7: Preset(contexts=_FULL, directs=(0, 1, 2), matches=(5, 8, 20), sets=(0, 1, 2, 3, 4, 5, 6, 7), table_bits=25),
-    8: Preset(contexts=_FULL, directs=(0, 1, 2), matches=(5, 8, 20), sets=(0, 1, 2, 3, 4, 5, 6, 7), table_bits=26, history_bits=25),
-    9: Preset(contexts=_FULL, directs=(0, 1, 2), matches=(5, 8, 20), sets=(0, 1, 2, 3, 4, 5, 6, 7), table_bits=27, history_bits=26),
+    1: Preset(
+        contexts=(1, 2, 3, 4), directs=(0,), matches=(6,), sets=(0,), refines=1,
+        table_bits=20, history_bits=22, head_bits=18, first_weight=20000, microseconds=2.5,
+    ),
+    2: Preset(
+        contexts=(1, 2, 3, 4, 6, 9), directs=(0, 1), matches=(6,), sets=(0, 2), refines=2,
+        table_bits=22, history_bits=23, head_bits=20, first_weight=20000, microseconds=5.0,
+    ),
+    3: Preset(
+        contexts=_TEXT, directs=(0, 1), matches=(6,), sets=(0, 1, 2), refines=2, table_bits=23, first_weight=16000, microseconds=7.0,
+    ),
+    4: Preset(contexts=(*_TEXT, 13, 18, 21, 31), directs=(0, 1, 2), matches=(6, 16), sets=(0, 1, 2, 5), table_bits=23, microseconds=10.0),
+    5: Preset(contexts=_MIDDLE, directs=(0, 1, 2), matches=(6, 20), sets=(0, 1, 2, 3, 5), table_bits=24, microseconds=16.0),
+    6: Preset(contexts=_MIDDLE, directs=(0, 1, 2, 3), matches=(5, 8, 20), sets=_SETS, table_bits=24, microseconds=20.0),
+    7: Preset(contexts=_FULL, directs=(0, 1, 2, 3, 9), matches=(5, 8, 20), sets=_SETS, table_bits=25, microseconds=30.0),
+    8: Preset(contexts=_FULL, directs=(0, 1, 2, 3, 9), matches=(5, 8, 20), sets=_SETS, table_bits=26, history_bits=25, microseconds=30.0),
+    9: Preset(contexts=_FULL, directs=(0, 1, 2, 3, 9), matches=(5, 8, 20), sets=_SETS, table_bits=27, history_bits=26, microseconds=30.0),
 }  # fmt: skip

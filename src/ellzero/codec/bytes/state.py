@@ -15,7 +15,7 @@ LINE, LINE1, FIRST, SHAPE, TAG_STATE, TAG_NAME, TAG_DEPTH, NUMBER, COLUMN, ABOVE
 CONTEXTS, DIRECTS, MATCHES, SETS, FINALS, REFINES, INPUTS, HISTORY_MASK, BUCKET_MASK, HEAD_MASK, MATCH_BASE, DIRECT_BASE, DIRECT_MASK = (
     range(24, 37)
 )
-INDIRECT_BASE, FINAL_BASE, RATE, RATE_EXTRA, RATE_AGE, FINAL_RATE, REFINE_SHARE = range(37, 44)
+INDIRECT_BASE, FINAL_BASE, RATE, RATE_EXTRA, RATE_AGE, FINAL_RATE, REFINE_SHARE, EXPECTED, WIDEST = range(37, 46)
 # Registers: arrays of at most 64 entries, and the start of each.
 TAGS, MATCH_STATE, VALUES, PLAN, HASHES, BASES, SLOTS, KNOWN, LIMITS, DIRECT_PLAN, MATCH_LENGTHS, CHOICES, SET_PLAN, SET_START, SELECTED = (
     range(64, 64 * 16, 64)
@@ -23,13 +23,15 @@ TAGS, MATCH_STATE, VALUES, PLAN, HASHES, BASES, SLOTS, KNOWN, LIMITS, DIRECT_PLA
 FINAL_SELECTED, REFINE_SLOTS = range(64 * 16, 64 * 18, 64)
 REGISTERS = 64 * 18
 
-CHOICE_SIZES = (256, 256, 256, 512, 256, 64, 128, 256)
+CHOICE_SIZES = (256, 256, 256, 512, 256, 64, 128, 256, 257, 256, 256, 256)
 """How many weight sets each selector chooses from."""
 
 FINAL_SIZES = (256, 256, 256)
 REFINE_CONTEXTS = 65536
 REFINE_STEPS = 32
 MATCH_COUNTERS = 513
+FIRST_COUNT = 6
+"""How much the first probabilities of states and matches are trusted: as if so many bits had been seen."""
 
 
 class Model(NamedTuple):
@@ -39,10 +41,11 @@ class Model(NamedTuple):
         registers: numbers and short arrays, at the places named above.
         history: the bytes read, a ring.
         table: buckets of 16 bytes: a check, then the states of the 15 nodes of four bits.
-        counters: probability (22 bits) and count (10 bits) for each context and state, each match state, each direct node; then the indirect bytes.
+        counters: probability (22 bits) and count (10 bits) for each context and state, each match state, each direct node; then the
+            indirect bytes.
         heads: for each match model, where a hash of the last bytes was seen last.
         inputs: the logits to be mixed; then the outputs of the sets and of the final mixers, as logits and as probabilities.
-        weights: of each weight set, then of the final mixers; 1 is 65536.
+        weights: of each weight set, then of the final mixers; 1 is 2^20.
         ages: how often each weight set was used.
         refine: probabilities for (context, quantised logit).
     """
@@ -91,15 +94,18 @@ def new_model(preset: Preset, table_bits: int, history_bits: int) -> Model:
         np.tile(np.concatenate(match_start), matches),
         np.full(directs << (direct_bits + 4), 32768),
     ])  # fmt: skip
+    trust = np.zeros(counters.size, dtype=np.uint32)
+    trust[: 256 * contexts + MATCH_COUNTERS * matches] = FIRST_COUNT
     indirect = np.zeros(256 + 65536, dtype=np.uint32)
     weights = np.zeros((rows, inputs), dtype=np.int32)
-    weights[:, 0 : 2 * slots : 2] = preset.first_weight
-    weights[:, 2 * (slots - matches) : 2 * slots : 2] = 65536 // 4
+    weights[:, 0 : 2 * slots : 2] = preset.first_weight << 4
+    weights[:, 2 * (slots - matches) : 2 * slots : 2] = (1 << 20) // 4
 
     r = np.zeros(REGISTERS, dtype=np.int64)
     r[[CONTEXTS, DIRECTS, MATCHES, SETS, REFINES, INPUTS]] = contexts, directs, matches, sets, preset.refines, inputs
     r[FINALS] = len(FINAL_SIZES) if sets > 1 else 0
     r[[HISTORY_MASK, BUCKET_MASK, HEAD_MASK]] = (1 << history_bits) - 1, (1 << table_bits) - 1, (1 << head_bits) - 1
+    r[WIDEST] = max(preset.contexts + preset.directs)
     r[MATCH_BASE] = 256 * contexts
     r[DIRECT_BASE] = r[MATCH_BASE] + MATCH_COUNTERS * matches
     r[DIRECT_MASK] = (1 << direct_bits) - 1
@@ -122,10 +128,10 @@ def new_model(preset: Preset, table_bits: int, history_bits: int) -> Model:
         registers=r,
         history=np.zeros(1 << history_bits, dtype=np.uint8),
         table=_aligned(16 << table_bits),
-        counters=np.concatenate([counters.astype(np.uint32) << np.uint32(16), indirect]),
+        counters=np.concatenate([(counters.astype(np.uint32) << np.uint32(16)) + trust, indirect]),
         heads=np.zeros(matches << head_bits, dtype=np.uint32),
         inputs=np.zeros(inputs + 2 * sets + 2 * len(FINAL_SIZES), dtype=np.int32),
-        weights=np.concatenate([weights.reshape(-1), np.full(sum(FINAL_SIZES) * sets, 65536 // sets, dtype=np.int32)]),
+        weights=np.concatenate([weights.reshape(-1), np.full(sum(FINAL_SIZES) * sets, (1 << 20) // sets, dtype=np.int32)]),
         ages=np.zeros(rows, dtype=np.int32),
         refine=np.tile(np.array(line, dtype=np.uint16), preset.refines * REFINE_CONTEXTS),
     )

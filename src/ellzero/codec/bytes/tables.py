@@ -6,6 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+Whole = int | np.int64
+"""What kernels compute with: Python's where nothing is compiled."""
+
 LOGIT_LIMIT = 3071
 """Largest logit, in 1/256 nat: a probability of 6e-6, below one part in 2^16."""
 

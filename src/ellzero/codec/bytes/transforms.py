@@ -5,6 +5,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from ellzero.codec.bytes.tables import Whole
 from ellzero.codec.jit import kernel
 
 LONGEST_STRIDE = 1024
@@ -23,7 +24,7 @@ def find_stride(block: NDArray[np.uint8]) -> int:
     equal = np.array([np.count_nonzero(sample[lag:] == sample[:-lag]) / (sample.size - lag) for lag in lags])
     usual = float(np.median(equal))
     gain = (equal - usual) / max(1.0 - usual, 1e-6)
-    if gain.max() < 0.06:
+    if gain.max() < 0.1:
         return 0
     # Multiples of a stride show as well: the shortest that is nearly as good.
     return int(lags[np.flatnonzero(gain >= 0.85 * gain.max())[0]])
@@ -40,7 +41,7 @@ def has_x86_calls(block: NDArray[np.uint8]) -> bool:
 
 
 @kernel
-def change_x86_calls(block: NDArray[np.uint8], start: int, back: bool) -> None:
+def change_x86_calls(block: NDArray[np.uint8], start: Whole, back: bool) -> None:
     """Replaces, in place, distances of x86 calls and jumps by targets, which repeat; or back.
 
     Args:

@@ -1,0 +1,214 @@
+"""Whatever goes in comes out, in another process that gets only the archive; whatever is no archive is refused in time."""
+
+import contextlib
+import hashlib
+import io
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from ellzero.codec.bytes import stream
+from ellzero.codec.bytes.presets import PRESETS
+from ellzero.codec.bytes.stream import ByteEncoder, Part, compress_bytes, decompress_bytes, model_for, read_parameters
+from ellzero.codec.container import ContainerReader, ContainerWriter, Kind, Original
+from ellzero.codec.errors import FormatError, LimitError
+
+FAST = 1
+
+# Reads archives, each behind its length in 8 bytes, and answers each with the SHA-256 of what it decodes to.
+SERVER = """
+import hashlib, sys
+from ellzero.codec.bytes.stream import decompress_bytes
+assert "torch" not in sys.modules
+while head := sys.stdin.buffer.read(8):
+    data = decompress_bytes(sys.stdin.buffer.read(int.from_bytes(head, "little")))
+    sys.stdout.buffer.write(hashlib.sha256(data).digest())
+    sys.stdout.buffer.flush()
+"""
+
+Decode = Callable[[bytes], bytes]
+
+
+@pytest.fixture(scope="module")
+def decoded_hash() -> Iterator[Decode]:
+    source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(stream.__file__))))
+    environment = dict(os.environ) | {"PYTHONPATH": source}
+    with subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def ask(archive: bytes) -> bytes:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(len(archive).to_bytes(8, "little") + archive)
+            process.stdin.flush()
+            return process.stdout.read(32)
+
+        yield ask
+        process.stdin.close()
+
+
+def looks_like() -> st.SearchStrategy[bytes]:
+    """Bytes of the kinds that files hold."""
+    words = st.lists(
+        st.sampled_from([b"the ", b"cat ", b"Sat\r\n", b"<a>", b"</a>", b"12,", b"\xff\xfe", b"\xe8\x01\x02\x00\x00"]), max_size=80
+    )
+    runs = st.lists(st.tuples(st.binary(min_size=1, max_size=2), st.integers(1, 300)), max_size=4)
+    return st.one_of(st.binary(max_size=300), words.map(b"".join), runs.map(lambda parts: b"".join(byte * count for byte, count in parts)))
+
+
+def sections(archive: bytes) -> list[tuple[int, bytes]]:
+    return [(section.kind, section.payload) for section in ContainerReader(io.BytesIO(archive)).sections(tuple(Part))]
+
+
+def rebuilt(parts: list[tuple[int, bytes]], original: Original) -> bytes:
+    """An archive whose checks all hold, whatever is in it."""
+    file = io.BytesIO()
+    writer = ContainerWriter(file, Kind.DATA)
+    for kind, payload in parts:
+        writer.section(kind, payload, check=True)
+    writer.finish(original)
+    return file.getvalue()
+
+
+@settings(deadline=None, max_examples=30)
+@given(data=looks_like(), level=st.sampled_from([1, 2, 4]))
+def test_bytes_come_back_in_another_process(decoded_hash: Decode, data: bytes, level: int):
+    assert decoded_hash(compress_bytes(data, level=level)) == hashlib.sha256(data).digest()
+
+
+@pytest.mark.parametrize("level", sorted(PRESETS))
+def test_every_level_brings_back_all_byte_values(decoded_hash: Decode, level: int):
+    data = bytes(range(256)) + b"All levels: " * 40 + random.Random(level).randbytes(200)
+    archive = compress_bytes(data, level=level)
+    assert len(archive) < len(data)
+    assert decoded_hash(archive) == hashlib.sha256(data).digest()
+
+
+@settings(deadline=None, max_examples=30)
+@given(data=looks_like(), pieces=st.integers(1, 7), block=st.sampled_from([1, 2, 63, 64, 65, 256]))
+def test_blocks_of_any_size_share_one_model(decoded_hash: Decode, data: bytes, pieces: int, block: int):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "BLOCK", block)
+        file = io.BytesIO()
+        encoder = ByteEncoder(file, level=FAST, size=len(data))
+        for start in range(0, len(data), pieces * 10):
+            encoder.write(data[start : start + pieces * 10])
+        assert encoder.finish() == len(file.getvalue())
+    blocks = [part for part in sections(file.getvalue()) if part[0] != Part.MODEL]
+    assert len(blocks) == -(-len(data) // block)
+    assert decoded_hash(file.getvalue()) == hashlib.sha256(data).digest()
+
+
+@pytest.mark.parametrize("size", [-1, 0, 1])
+def test_sizes_around_the_edge_of_a_block(decoded_hash: Decode, size: int):
+    data = b"0" * ((1 << 16) + size)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "BLOCK", 1 << 16)
+        archive = compress_bytes(data, level=FAST)
+    assert decoded_hash(archive) == hashlib.sha256(data).digest()
+    assert len(archive) < 150
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 5000, 40000, (1 << 20) + 30000])
+def test_random_bytes_grow_by_a_thousandth_and_64_bytes_at_most(decoded_hash: Decode, size: int):
+    data = random.Random(size).randbytes(size)
+    archive = compress_bytes(data, level=FAST)
+    assert len(archive) <= size + size // 1000 + 64
+    assert decoded_hash(archive) == hashlib.sha256(data).digest()
+
+
+def test_what_is_stored_after_coding_was_learnt_on_both_sides(decoded_hash: Decode):
+    noise = random.Random(3).randbytes(2000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "BLOCK", 2000)
+        archive = compress_bytes(noise + noise + b"and text" * 100, level=2)
+    kinds = [kind for kind, _ in sections(archive)]
+    assert kinds == [Part.MODEL, Part.STORED_AND_LEARNT, Part.CODED, Part.CODED]
+    assert len(archive) < 2500
+    assert decoded_hash(archive) == hashlib.sha256(noise + noise + b"and text" * 100).digest()
+
+
+def test_without_a_compiler_the_archive_is_the_same(source_environment: dict[str, str]):
+    data = b"<p>Same 12, 13, 14 bytes\n</p>" * 3 + bytes(range(40))
+    script = "import sys; from ellzero.codec.bytes.stream import *; d = sys.stdin.buffer.read(); c = compress_bytes(d, level=5); "
+    script += "assert decompress_bytes(c) == d; sys.stdout.buffer.write(c)"
+    environment = source_environment | {"NUMBA_DISABLE_JIT": "1", "PYTHONWARNINGS": "error"}
+    out = subprocess.run([sys.executable, "-c", script], input=data, env=environment, stdout=subprocess.PIPE, check=True).stdout
+    assert out == compress_bytes(data, level=5)
+
+
+def test_every_flip_of_a_bit_is_found():
+    archive = compress_bytes(b"a short text, a short text", level=FAST)
+    for place in range(len(archive)):
+        damaged = bytearray(archive)
+        damaged[place] ^= 1 << (place % 8)
+        with pytest.raises(FormatError):
+            decompress_bytes(bytes(damaged))
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_damage_behind_valid_checks_ends_in_an_error_or_the_truth(data: st.DataObject):
+    text = b"some text of some length, some text of other length"
+    parts = sections(compress_bytes(text, level=FAST))
+    index = data.draw(st.integers(0, len(parts) - 1))
+    payload = bytearray(parts[index][1])
+    place = data.draw(st.integers(0, len(payload) - 1))
+    # The size in front is left below a few thousand bytes: decoding a million takes as long as it takes.
+    payload[place] = data.draw(st.integers(0, 127 if place < 2 else 255))
+    parts[index] = (data.draw(st.sampled_from([parts[index][0], Part.CODED, Part.STORED_AND_LEARNT])), bytes(payload))
+    original = Original(size=len(text), sha256=hashlib.sha256(text).digest())
+    with contextlib.suppress(FormatError):
+        assert decompress_bytes(rebuilt(parts, original), max_size=1 << 24) == text
+
+
+def test_limits_are_checked_before_anything_is_decoded():
+    archive = compress_bytes(bytes(5000), level=FAST)
+    with pytest.raises(LimitError, match="limit of 4999"):
+        decompress_bytes(archive, max_size=4999)
+    with pytest.raises(LimitError, match="bytes of memory"):
+        decompress_bytes(archive, memory=1000)
+    parameters = read_parameters(io.BytesIO(archive))
+    assert parameters is not None
+    assert decompress_bytes(archive, memory=parameters.num_bytes) == bytes(5000)
+    assert read_parameters(io.BytesIO(compress_bytes(b""))) is None
+
+
+@pytest.mark.parametrize("level", sorted(PRESETS))
+@pytest.mark.parametrize("size", [0, 1000, 3_000_000])
+def test_the_memory_of_a_model_is_what_it_says(level: int, size: int):
+    parameters = model_for(level, size, memory=200_000_000)
+    assert parameters.num_bytes <= 200_000_000
+    real = sum(array.nbytes for array in parameters.start())
+    assert real <= parameters.num_bytes <= real + 5_000_000
+
+
+def test_errors_name_what_was_wrong():
+    with pytest.raises(ValueError, match="level 10"):
+        compress_bytes(b"", level=10)
+    with pytest.raises(ValueError, match="raise it"):
+        model_for(1, 1000, memory=1000)
+    with pytest.raises(FormatError, match="before its model"):
+        decompress_bytes(rebuilt([(Part.CODED, b"\x05\x00\x00abc")], Original(size=5, sha256=bytes(32))))
+    network = io.BytesIO()
+    ContainerWriter(network, Kind.NETWORK).finish()
+    with pytest.raises(FormatError, match="network"):
+        decompress_bytes(network.getvalue())
+
+
+def test_compression_does_not_depend_on_how_it_is_written():
+    data = np.arange(3000, dtype=np.uint16).tobytes()
+    once, often = io.BytesIO(), io.BytesIO()
+    for file, step in ((once, len(data)), (often, 7)):
+        encoder = ByteEncoder(file, level=FAST)
+        for start in range(0, len(data), step):
+            encoder.write(memoryview(data)[start : start + step])
+        encoder.finish()
+    assert once.getvalue() == often.getvalue() == compress_bytes(data, level=FAST)
