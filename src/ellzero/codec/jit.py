@@ -53,6 +53,23 @@ def kernel(function: Function) -> Function:
         config.CACHE_DIR = before
 
 
+def inlined(function: Function) -> Function:
+    """Compiles a function into each kernel that calls it: for the few lines that a loop spends its time in.
+
+    A call of a kernel costs about as much as a decision, because numba counts references to its arrays; pasted code does not. Compiling takes
+    longer for each place that calls it.
+
+    Args:
+        function: as for `kernel`.
+
+    Returns:
+        The function for kernels to call; where NUMBA_DISABLE_JIT is set, the function itself.
+    """
+    bare = inspect.unwrap(function)
+    _digests[bare] = _digest(bare)
+    return cast(Function, numba.njit(inline="always")(bare))
+
+
 def plain(function: Function) -> Function:
     """Returns the Python function of a kernel, which computes the same without a compiler.
 
