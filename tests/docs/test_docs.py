@@ -93,16 +93,14 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_parse(page: Path):
-    import tyro
-
-    from ellzero.cli.main import Command
+    from ellzero.cli.main import parse
 
     for block in blocks(page.read_text(encoding="utf-8")):
         for words in commands(block) if block.info == "console" else []:
             if "--help" in words or len(words) == 1:
                 continue
             try:
-                tyro.cli(Command, args=words[1:], prog="ellzero")
+                parse(words[1:])
             except SystemExit:
                 pytest.fail(f"{page.name}:{block.line}: `{shlex.join(words)}` is no command line that ellzero accepts")
 

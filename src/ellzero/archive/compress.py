@@ -1,0 +1,138 @@
+"""Compresses bytes and files as the standard library's gzip and lzma do: `compress`, `decompress`, `open`. Imports no torch."""
+
+import builtins
+import io
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, cast, overload
+
+from ellzero.archive.compressed_file import CompressedText, CompressedWriter, DecodedBlocks, written
+from ellzero.codec.bytes.stream import DEFAULT_LEVEL, compress_bytes, decompress_bytes
+from ellzero.codec.container import DEFAULT_LIMIT
+
+BinaryMode = Literal["r", "rb", "w", "wb", "x", "xb"]
+TextMode = Literal["rt", "wt", "xt"]
+_MODES = ("r", "rb", "rt", "w", "wb", "wt", "x", "xb", "xt")
+
+
+def compress(data: bytes | bytearray | memoryview, *, level: int = DEFAULT_LEVEL, memory: int | None = None) -> bytes:
+    """Compresses bytes.
+
+    Args:
+        data: any bytes.
+        level: 1 (fast) to 9 (small); both directions take about the same time and memory.
+        memory: the most bytes that the model may take, in either direction.
+
+    Returns:
+        A `.l0` file, with a hash of the data.
+
+    Raises:
+        ValueError: there is no such level, or the memory is too little for it.
+    """
+    return compress_bytes(data, level=level, memory=memory)
+
+
+def decompress(data: bytes | bytearray | memoryview, *, max_size: int | None = DEFAULT_LIMIT, memory: int | None = None) -> bytes:
+    """Gives back what `compress` was given, after its hash has been compared.
+
+    Args:
+        data: a `.l0` file.
+        max_size: the most bytes to give back, so that a small file cannot fill the memory; None for any number.
+        memory: the most bytes that the model may take; None for what any level takes.
+
+    Returns:
+        The original bytes.
+
+    Raises:
+        FormatError: the file is damaged, or no compressed data (a ValueError).
+        LimitError: it needs more than allowed (a FormatError).
+    """
+    return decompress_bytes(bytes(data), max_size=max_size, memory=memory)
+
+
+@overload
+def open(  # noqa: A001
+    file: str | os.PathLike[str] | BinaryIO,
+    mode: BinaryMode = "rb",
+    *,
+    level: int = ...,
+    max_size: int | None = ...,
+    memory: int | None = ...,
+) -> io.BufferedIOBase: ...
+
+
+@overload
+def open(  # noqa: A001
+    file: str | os.PathLike[str] | BinaryIO,
+    mode: TextMode,
+    *,
+    level: int = ...,
+    max_size: int | None = ...,
+    memory: int | None = ...,
+    encoding: str | None = ...,
+    errors: str | None = ...,
+    newline: str | None = ...,
+) -> io.TextIOWrapper: ...
+
+
+def open(  # noqa: A001  # named as in gzip, bz2 and lzma
+    file: str | os.PathLike[str] | BinaryIO,
+    mode: str = "rb",
+    *,
+    level: int = DEFAULT_LEVEL,
+    max_size: int | None = None,
+    memory: int | None = None,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+) -> io.BufferedIOBase | io.TextIOWrapper:
+    """Opens a compressed file, as `gzip.open` and `lzma.open` do.
+
+    A file that is written appears under its name when it is closed, whole; an exception within `with` leaves what was there before. One
+    that is read is decoded block by block, so the memory that it takes does not grow with its size; its hash is compared at its end.
+
+    Args:
+        file: a path, or a binary file object, which stays open.
+        mode: r, w (replace) or x (a new file), with b (the default) or t for text.
+        level: for writing, 1 (fast) to 9 (small).
+        max_size: for reading, the most bytes to decode.
+        memory: the most bytes that the model may take.
+        encoding: of text, as in `io.TextIOWrapper`.
+        errors: of text, likewise.
+        newline: of text, likewise.
+
+    Returns:
+        A file object. One that is read can be sought where the compressed file can; going back decodes anew from the beginning.
+
+    Raises:
+        ValueError: the mode or level does not exist.
+        OSError: the file is missing, in the way, or cannot be written.
+        FormatError: while reading, the file is damaged (a ValueError).
+    """
+    if mode not in _MODES:
+        raise ValueError(f"mode {mode!r}: expected one of {', '.join(_MODES)}")
+    text = mode.endswith("t")
+    if not text and (encoding, errors, newline) != (None, None, None):
+        raise ValueError(f"encoding, errors and newline are of text: give mode {mode[0]}t, not {mode}")
+    with ExitStack() as stack:
+        if not isinstance(file, str | os.PathLike):
+            opened = file
+        elif mode[0] == "r":
+            opened = stack.enter_context(builtins.open(file, "rb"))
+        else:
+            opened = stack.enter_context(written(Path(file), new=mode[0] == "x"))
+        if mode[0] == "r":
+            binary = io.BufferedReader(DecodedBlocks(opened, max_size=max_size, memory=memory, owned=stack.pop_all()))
+        else:
+            binary = CompressedWriter(opened, level=level, memory=memory)
+            binary.owned = stack.pop_all()
+    if not text:
+        return binary
+    try:
+        # The stubs ask for a name as well, which is used for nothing.
+        return CompressedText(cast(Any, binary), encoding=encoding, errors=errors, newline=newline)
+    except BaseException as error:
+        if isinstance(binary, CompressedWriter):
+            binary.discard(error)
+        raise

@@ -1,0 +1,185 @@
+"""The file objects behind `ellzero.archive.compress.open`."""
+
+import io
+import os
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from ellzero.codec.bytes.stream import DEFAULT_LEVEL, ByteEncoder, decode_blocks
+from ellzero.files import replacing
+
+
+class DecodedBlocks(io.RawIOBase):
+    """Decodes a compressed file as it is read; meant to be read through `io.BufferedReader`.
+
+    Args:
+        file: the compressed file, at its beginning.
+        max_size: the most bytes to decode; None for any number.
+        memory: the most bytes that the model may take; None for what any level takes.
+        owned: what to close with it.
+    """
+
+    def __init__(self, file: BinaryIO, *, max_size: int | None, memory: int | None, owned: ExitStack) -> None:
+        self._file = file
+        self._max_size, self._memory = max_size, memory
+        self._owned = owned
+        self._beginning = file.tell() if file.seekable() else 0
+        self._failure: Exception | None = None
+        self._start()
+
+    def readable(self) -> bool:
+        """Says yes."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Decodes some bytes; none only at the end."""
+        target = memoryview(buffer).cast("B")
+        taken = self._take(len(target))
+        target[: len(taken)] = taken
+        return len(taken)
+
+    def seekable(self) -> bool:
+        """Says whether the compressed file can be sought."""
+        return self._file.seekable()
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Goes to a place in the original bytes, decoding all that lie before it; backwards from the beginning."""
+        if not self.seekable():
+            raise io.UnsupportedOperation("the compressed file cannot be sought")
+        if whence == os.SEEK_END:
+            while self._take(1 << 20):
+                pass
+        if whence != os.SEEK_SET:
+            offset += self._position
+        if offset < self._position:
+            self._file.seek(self._beginning)
+            self._start()
+        while self._position < offset and self._take(offset - self._position):
+            pass
+        return self._position
+
+    def tell(self) -> int:
+        """Returns the number of original bytes before the present place."""
+        return self._position
+
+    def close(self) -> None:
+        """Closes the compressed file, if it was opened with this one."""
+        if not self.closed:
+            super().close()
+            self._owned.close()
+
+    def _start(self) -> None:
+        self._blocks = decode_blocks(self._file, max_size=self._max_size, memory=self._memory)
+        self._block = memoryview(b"")
+        self._position = 0
+
+    def _take(self, count: int) -> memoryview:
+        if self._failure is not None:
+            # A generator that failed has ended, which would look like the end of the file.
+            raise self._failure
+        while not self._block:
+            try:
+                block = next(self._blocks, None)
+            except Exception as failure:
+                self._failure = failure
+                raise
+            if block is None:
+                break
+            self._block = memoryview(block)
+        taken, self._block = self._block[:count], self._block[count:]
+        self._position += len(taken)
+        return taken
+
+
+class CompressedWriter(io.BufferedIOBase):
+    """Compresses what is written to it; the file is complete when this is closed.
+
+    Args:
+        file: where to.
+        level: 1 (fast) to 9 (small).
+        memory: the most bytes that the model may take.
+
+    Attributes:
+        owned: what to close with it.
+
+    Raises:
+        ValueError: there is no such level, or the memory is too little for it.
+    """
+
+    _encoder: ByteEncoder | None = None
+
+    def __init__(self, file: BinaryIO, *, level: int = DEFAULT_LEVEL, memory: int | None = None) -> None:
+        self.owned = ExitStack()
+        self._encoder = ByteEncoder(file, level=level, memory=memory)
+        self._position = 0
+
+    def writable(self) -> bool:
+        """Says yes."""
+        return True
+
+    def write(self, data: Any, /) -> int:
+        """Takes bytes, and compresses as many blocks as they fill."""
+        if self._encoder is None:
+            raise ValueError("the file is closed: nothing more can be written to it")
+        view = memoryview(data).cast("B")
+        self._encoder.write(view)
+        self._position += view.nbytes
+        return view.nbytes
+
+    def tell(self) -> int:
+        """Returns the number of bytes taken."""
+        return self._position
+
+    def close(self) -> None:
+        """Compresses what is left, ends the file and gives it its name."""
+        encoder, self._encoder = self._encoder, None
+        super().close()
+        if encoder is not None:
+            with self.owned:
+                encoder.finish()
+
+    def discard(self, reason: BaseException) -> None:
+        """Closes without an end: a file that this one opened stays as it was before."""
+        self._encoder = None
+        super().close()
+        self.owned.__exit__(type(reason), reason, reason.__traceback__)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None and not self.closed:
+            self.discard(error)
+        self.close()
+
+
+class CompressedText(io.TextIOWrapper):
+    """Text over either; one that is written is discarded by an exception, too."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None and isinstance(self.buffer, CompressedWriter) and not self.closed:
+            self.buffer.discard(error)
+            self.detach()
+            return
+        super().__exit__(kind, error, trace)
+
+
+@contextmanager
+def written(path: Path, *, new: bool) -> Generator[BinaryIO, None, None]:
+    """Opens a file that appears whole or not at all; devices and pipes are written to directly.
+
+    Args:
+        path: the file; what a symbolic link points to is replaced.
+        new: whether a file that exists is an error.
+
+    Raises:
+        OSError: the file exists and should not, or cannot be written.
+    """
+    if new and path.exists():
+        raise FileExistsError(f"{path} exists: open it with mode w to replace it")
+    if path.exists() and not path.is_file():
+        with open(path, "wb") as file:
+            yield file
+        return
+    with replacing(Path(os.path.realpath(path)), overwrite=not new) as file:
+        yield file

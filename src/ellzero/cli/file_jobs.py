@@ -1,0 +1,260 @@
+"""What the file commands do with one file."""
+
+import io
+import os
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from ellzero.cli.arguments import num_bytes
+from ellzero.cli.compress import Compress, Decompress, Verify, to_standard
+from ellzero.cli.messages import say
+from ellzero.cli.progress import Bar
+from ellzero.cli.several import shown
+from ellzero.codec.bytes.stream import BLOCK, ByteEncoder, Part, decode_blocks, model_for
+from ellzero.codec.container import DEFAULT_LIMIT, MAGIC, ContainerReader, Kind, Original, Tally
+from ellzero.codec.errors import FormatError
+from ellzero.codec.network.format import read_network
+from ellzero.codec.streams import Sink, Source
+from ellzero.manners import STANDARD, FileError, open_input, open_output, remove_input
+
+SUFFIX = ".l0"
+_DECODING = 20.0  # microseconds a byte, where the level is not known
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What decoding may take.
+
+    Args:
+        max_size: bytes of output; None for any number.
+        memory: bytes of the model; None for what any level takes.
+    """
+
+    max_size: int | None
+    memory: int | None
+
+    @classmethod
+    def parse(cls, max_size: str | None, memory: str | None) -> Self:
+        """Reads both from the command line.
+
+        Raises:
+            UsageError: one is no size.
+        """
+        return cls(
+            max_size=None if max_size is None else num_bytes(max_size),
+            memory=None if memory is None else num_bytes(memory),
+        )
+
+
+class Prefixed:
+    """A file, some bytes of which were read already; a pipe cannot be wound back.
+
+    Args:
+        prefix: those bytes.
+        file: the rest.
+    """
+
+    def __init__(self, prefix: bytes, file: Source) -> None:
+        self._prefix, self._file = prefix, file
+
+    def read(self, size: int, /) -> bytes:
+        """Reads at most `size` bytes; none only at the end."""
+        if not self._prefix:
+            return self._file.read(size)
+        taken, self._prefix = self._prefix[:size], self._prefix[size:]
+        return taken
+
+
+def compress_file(source: Path, options: Compress, memory: int | None) -> None:
+    """Compresses a file, and decodes the result again before it gets its name.
+
+    Raises:
+        OSError: a file is missing, in the way, or cannot be written.
+        FormatError: what was written does not decode to what was read; no output stays.
+    """
+    if source.suffix == SUFFIX and not options.force:
+        raise FileError(f"{source} ends in {SUFFIX} already: -f compresses it once more")
+    output = _output(source, options) or source.with_name(source.name + SUFFIX)
+    started = time.monotonic()
+    with (
+        open_input(source) as reader,
+        open_output(output, source=source, force=options.force, keep=True) as writer,
+        _readable(writer, standard=str(output) == STANDARD) as (sink, copy),
+    ):
+        original, size = _encode(reader, sink, source, options, memory)
+        if options.verify:
+            writer.flush()
+            copy.seek(0)
+            _verify(copy, original, source, options, memory)
+    if options.rm:
+        remove_input(source, output)
+    said = f"{original.size:,} -> {size:,} bytes"
+    if original.size:
+        said += f" ({100 * size / original.size:.2f} %, {8 * size / original.size:.3f} bits a byte)"
+    _report(options, source, output, said + (", verified" if options.verify else ""), original.size, started)
+
+
+def decompress_file(source: Path, options: Decompress, limits: Limits) -> None:
+    """Decompresses a file.
+
+    Raises:
+        OSError: a file is missing, in the way, or cannot be written.
+        FormatError: the file is damaged, holds something else, or needs more than allowed; no output file stays.
+    """
+    output = _output(source, options) or _original_name(source)
+    started = time.monotonic()
+    with (
+        open_input(source, terminal=False) as reader,
+        open_output(output, source=source, force=options.force, terminal=True, keep=True) as writer,
+    ):
+        size = _decode(reader, writer, source, limits, quiet=options.quiet)
+    if options.rm:
+        remove_input(source, output)
+    _report(options, source, output, f"{size:,} bytes", size, started)
+
+
+def verify_file(source: Path, options: Verify, limits: Limits) -> None:
+    """Decodes a file and keeps nothing.
+
+    Raises:
+        OSError: the file is missing or cannot be read.
+        FormatError: the file is damaged, holds something else, or needs more than allowed.
+    """
+    with open_input(source, terminal=False) as file:
+        start = file.read(len(MAGIC) + 2)
+        reader = file if file.seekable() else Prefixed(start, file)
+        if file.seekable():
+            file.seek(0)
+        if start[:4] == MAGIC and start[5:] == bytes((Kind.NETWORK,)):
+            max_bytes = DEFAULT_LIMIT if limits.max_size is None else limits.max_size
+            what = f"a network of {sum(1 for _ in read_network(reader, max_bytes=max_bytes))} tensors"
+        else:
+            what = f"{_decode(reader, None, source, limits, quiet=options.quiet):,} bytes"
+    if not options.quiet:
+        say(f"{shown(source)}: OK" + (f", {what}" if options.verbose else ""))
+
+
+def _encode(reader: BinaryIO, sink: Sink, source: Path, options: Compress, memory: int | None) -> tuple[Original, int]:
+    # Some files of the system say that they are empty and are not.
+    size = _size(reader) or None
+    expected = model_for(options.level, size, memory).microseconds_per_byte
+    encoder = ByteEncoder(sink, level=options.level, size=size, memory=memory)
+    tally = Tally()
+    done = 0
+    with Bar(f"compressing {shown(source)}", size, expected=expected, hidden=options.quiet) as bar:
+        while piece := reader.read(BLOCK):
+            tally.update(piece)
+            encoder.write(piece)
+            done += len(piece)
+            bar.update(done)
+        return tally.original, encoder.finish()
+
+
+def _verify(copy: BinaryIO, original: Original, source: Path, options: Compress, memory: int | None) -> None:
+    expected = model_for(options.level, original.size, memory).microseconds_per_byte
+    tally = Tally()
+    with Bar(f"verifying {shown(source)}", original.size, expected=expected, hidden=options.quiet) as bar:
+        done = 0
+        try:
+            for block in decode_blocks(copy, max_size=None):
+                tally.update(block)
+                done += len(block)
+                bar.update(done)
+            if tally.original != original:
+                raise FormatError("other bytes came back")
+        except FormatError as error:
+            raise FormatError(
+                f"{shown(source)}: what was written does not decode to what was read ({error}): memory or disk may be faulty; "
+                "the input is as it was, and the output is not to be used"
+            ) from error
+
+
+def _decode(reader: Source, writer: Sink | None, source: Path, limits: Limits, *, quiet: bool) -> int:
+    done = 0
+    hidden = quiet or not sys.stderr.isatty()
+    total = None if hidden else _announced(reader)
+    with Bar(f"decoding {shown(source)}", total, expected=_DECODING, hidden=hidden) as bar:
+        for block in decode_blocks(reader, max_size=limits.max_size, memory=limits.memory):
+            if writer is not None:
+                writer.write(block)
+            done += len(block)
+            bar.update(done)
+    return done
+
+
+def _announced(reader: Source) -> int | None:
+    """Returns the size of the original, which stands at the end of the file; None where that cannot be reached, or is damaged."""
+    if not isinstance(reader, io.BufferedReader) or not reader.seekable():
+        return None
+    start = reader.tell()
+    try:
+        container = ContainerReader(reader, max_section=2 * BLOCK)
+        container.expect(Kind.DATA)
+        for _ in container.sections(tuple(Part)):
+            pass
+        return container.original.size
+    except FormatError:
+        return None
+    finally:
+        reader.seek(start)
+
+
+@contextmanager
+def _readable(writer: BinaryIO, *, standard: bool) -> Generator[tuple[Sink, BinaryIO], None, None]:
+    """Yields where to write, and a file from which the same can be read afterwards."""
+    if not standard and stat.S_ISREG(os.fstat(writer.fileno()).st_mode):
+        with os.fdopen(os.dup(writer.fileno()), "rb") as copy:
+            yield writer, copy
+        return
+    with tempfile.TemporaryFile() as copy:
+        yield _Both(writer, copy), copy
+
+
+class _Both:
+    """Writes to two files."""
+
+    def __init__(self, first: Sink, second: Sink) -> None:
+        self._first, self._second = first, second
+
+    def write(self, data: bytes | bytearray | memoryview, /) -> int:
+        """Writes all of `data`."""
+        self._first.write(data)
+        return self._second.write(data)
+
+
+def _output(source: Path, options: Compress | Decompress) -> Path | None:
+    """Returns what the command line says of the output; None where the name of the input decides."""
+    if to_standard(options) or (str(source) == STANDARD and options.output is None):
+        return Path(STANDARD)
+    return options.output
+
+
+def _original_name(source: Path) -> Path:
+    if source.suffix != SUFFIX:
+        raise FileError(f"{source} does not end in {SUFFIX}: name its output with -o, or write to standard output with -c")
+    return source.with_suffix("")
+
+
+def _size(file: BinaryIO) -> int | None:
+    """Returns the size of a file on disk; None for pipes and the like."""
+    try:
+        status = os.fstat(file.fileno())
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _report(options: Compress | Decompress, source: Path, output: Path, what: str, size: int, started: float) -> None:
+    """Says what came of a file, if asked, or if somebody looks and the output is a file."""
+    if options.quiet or not (options.verbose or (sys.stderr.isatty() and str(output) != STANDARD)):
+        return
+    rate = size / 1000 / max(time.monotonic() - started, 1e-3)
+    target = "standard output" if str(output) == STANDARD else str(output)
+    say(f"{shown(source)} -> {target}: {what}, {rate:,.0f} kB/s")

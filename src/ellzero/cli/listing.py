@@ -1,0 +1,210 @@
+"""`ellzero list`: what compressed files and network files hold, without decoding data."""
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import tyro
+
+from ellzero.cli.arguments import UsageError
+from ellzero.cli.compress import Files, Quiet, Verbose
+from ellzero.manners import STANDARD
+
+
+@dataclass(frozen=True, kw_only=True)
+class List:
+    """Lists what files hold: sizes, ratio, blocks, level, the memory that decoding needs, hash and version; of networks, their tensors."""
+
+    files: Files = ()
+    """The files."""
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
+    """Print JSON, a list with one object a file."""
+    quiet: Quiet = False
+    """Say nothing but errors."""
+    verbose: Verbose = False
+    """Show hashes whole."""
+
+    def run(self) -> int:
+        """Runs the command; returns the exit status.
+
+        Raises:
+            UsageError: no file is named.
+        """
+        from ellzero.cli.several import each
+
+        if not self.files or any(str(file) == STANDARD for file in self.files):
+            raise UsageError("list reads files, not standard input: name some")
+        found: list[Data | Network] = []
+        status = each(self.files, lambda file: found.append(look(file)))
+        if self.as_json:
+            print(json.dumps([asdict(entry) for entry in found], indent=2))
+        elif found:
+            _show(found, whole=self.verbose)
+        return status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """What is said of a data file.
+
+    Attributes:
+        file: its name.
+        kind: data.
+        version: of the format.
+        original_bytes: of what was compressed.
+        compressed_bytes: of the file.
+        ratio: compressed over original; None of an empty file.
+        blocks: how many, including those stored.
+        stored_blocks: those that did not compress.
+        level: 1 to 9; None where all blocks are stored.
+        memory_bytes: that decoding needs, beside the interpreter's.
+        seconds: that decoding roughly takes on one core.
+        sha256: of the original, in hexadecimal digits.
+    """
+
+    file: str
+    kind: str
+    version: int
+    original_bytes: int
+    compressed_bytes: int
+    ratio: float | None
+    blocks: int
+    stored_blocks: int
+    level: int | None
+    memory_bytes: int
+    seconds: float
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """What is said of a network file.
+
+    Attributes:
+        file: its name.
+        kind: network.
+        version: of the format.
+        original_bytes: of the tensors in memory, tied ones once.
+        compressed_bytes: of the file.
+        ratio: compressed over original; None of an empty network.
+        tensors: how many, tied ones too.
+        scalars: numbers in them, tied ones once.
+        nonzeros: those that are not zero.
+        bits_per_scalar: of the file; None of an empty network.
+    """
+
+    file: str
+    kind: str
+    version: int
+    original_bytes: int
+    compressed_bytes: int
+    ratio: float | None
+    tensors: int
+    scalars: int
+    nonzeros: int
+    bits_per_scalar: float | None
+
+
+def look(path: Path) -> Data | Network:
+    """Looks at a file.
+
+    Raises:
+        OSError: the file is missing, or cannot be read.
+        FormatError: the file is damaged; its checks are compared, and data are not decoded.
+    """
+    from ellzero.codec.container import ContainerReader, Kind
+    from ellzero.manners import open_input
+
+    with open_input(path, terminal=False) as file:
+        if not file.seekable():
+            raise UsageError(f"{path} is a pipe: list reads files twice")
+        kind = ContainerReader(file).kind
+        file.seek(0)
+        return _look_at_data(path, file) if kind is Kind.DATA else _look_at_network(path, file)
+
+
+def _look_at_data(path: Path, file: BinaryIO) -> Data:
+    from ellzero.codec.bytes.presets import PRESETS
+    from ellzero.codec.bytes.stream import BLOCK, ByteModel, Part
+    from ellzero.codec.container import VERSION, ContainerReader
+    from ellzero.codec.errors import FormatError
+
+    reader = ContainerReader(file, max_section=2 * BLOCK)
+    blocks: list[int] = []
+    model = None
+    for section in reader.sections(tuple(Part)):
+        if section.kind != Part.MODEL:
+            blocks.append(section.kind)
+        elif len(section.payload) != 3 or section.payload[0] not in PRESETS:
+            raise FormatError(f"the model at byte {section.offset} is unknown to this ellzero: the file is damaged, or upgrade ellzero")
+        else:
+            level, table_bits, history_bits = section.payload
+            model = ByteModel(level=level, table_bits=table_bits, history_bits=history_bits)
+    size = reader.original.size
+    learnt = sum(kind != Part.STORED for kind in blocks) / max(len(blocks), 1)
+    return Data(
+        file=str(path),
+        kind="data",
+        version=VERSION,
+        original_bytes=size,
+        compressed_bytes=reader.position,
+        ratio=reader.position / size if size else None,
+        blocks=len(blocks),
+        stored_blocks=sum(kind != Part.CODED for kind in blocks),
+        level=None if model is None else model.level,
+        memory_bytes=4 * BLOCK if model is None else model.num_bytes,
+        seconds=0.0 if model is None else size * learnt * model.microseconds_per_byte / 1e6,
+        sha256=reader.original.sha256.hex(),
+    )
+
+
+def _look_at_network(path: Path, file: BinaryIO) -> Network:
+    from ellzero.archive.pack import layers
+    from ellzero.codec.container import VERSION
+    from ellzero.codec.network.dtypes import DType
+
+    found = list(layers(file))
+    own = [layer for layer in found if layer.tied_to is None]
+    scalars = sum(math.prod(layer.shape) for layer in own)
+    dense = sum(math.prod(layer.shape) * DType(layer.dtype).num_bytes for layer in own)
+    size = path.stat().st_size
+    return Network(
+        file=str(path),
+        kind="network",
+        version=VERSION,
+        original_bytes=dense,
+        compressed_bytes=size,
+        ratio=size / dense if dense else None,
+        tensors=len(found),
+        scalars=scalars,
+        nonzeros=sum(layer.nonzeros for layer in own),
+        bits_per_scalar=8 * size / scalars if scalars else None,
+    )
+
+
+def _show(found: list[Data | Network], *, whole: bool) -> None:
+    import sys
+
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("compressed", "original", "ratio", "level", "blocks", "memory", "time", "hash", "format", "file"):
+        table.add_column(heading, justify="left" if heading in {"hash", "file"} else "right", no_wrap=True)
+    for entry in found:
+        ratio = "" if entry.ratio is None else f"{100 * entry.ratio:.2f} %"
+        sizes = (f"{entry.compressed_bytes:,}", f"{entry.original_bytes:,}", ratio)
+        if isinstance(entry, Network):
+            what = f"network: {entry.tensors:,} tensors, {entry.nonzeros:,} of {entry.scalars:,} numbers not zero"
+            if entry.bits_per_scalar is not None:
+                what += f", {entry.bits_per_scalar:.3f} bits a number"
+            table.add_row(*sizes, "", "", "", "", "", str(entry.version), f"{entry.file} ({what})")
+            continue
+        blocks = f"{entry.blocks:,}" + (f" ({entry.stored_blocks:,} stored)" if entry.stored_blocks else "")
+        level = "" if entry.level is None else str(entry.level)
+        digits = entry.sha256 if whole else entry.sha256[:12]
+        memory = f"{entry.memory_bytes / (1 << 20):,.0f} MiB"
+        table.add_row(*sizes, level, blocks, memory, f"{entry.seconds:,.1f} s", digits, str(entry.version), entry.file)
+    Console(width=None if sys.stdout.isatty() else 250).print(table, highlight=False, markup=False)

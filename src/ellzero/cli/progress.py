@@ -1,0 +1,65 @@
+"""How far a file is, on a terminal only."""
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+class Bar:
+    """A line on stderr with speed and time left, if stderr is a terminal.
+
+    Args:
+        label: what is done to what.
+        total: the number of bytes that it takes; None where that is not known.
+        expected: microseconds that a byte is expected to take, for the time left before there is anything to measure.
+        hidden: whether there is none in any case.
+    """
+
+    def __init__(self, label: str, total: int | None, *, expected: float, hidden: bool) -> None:
+        self._total, self._expected = total, expected
+        self._started = time.monotonic()
+        self._progress: Progress | None = None
+        if not hidden and sys.stderr.isatty():
+            from rich import progress
+            from rich.console import Console
+            from rich.markup import escape
+
+            columns = (progress.TextColumn(escape(label)), progress.BarColumn(), progress.TextColumn("{task.fields[pace]}"))
+            self._progress = progress.Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._progress.add_task("", total=total, pace=pace(0, total, 0, expected))
+
+    def update(self, done: int) -> None:
+        """Shows how many bytes are done."""
+        if self._progress is not None:
+            seconds = time.monotonic() - self._started
+            self._progress.update(self._task, completed=done, pace=pace(done, self._total, seconds, self._expected), refresh=True)
+
+    def __enter__(self) -> Self:
+        if self._progress is not None:
+            self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+
+def pace(done: int, total: int | None, seconds: float, expected: float) -> str:
+    """Puts a speed and the time left into words.
+
+    Args:
+        done: bytes.
+        total: bytes, if known.
+        seconds: that `done` took.
+        expected: microseconds a byte, where nothing is done yet.
+    """
+    rate = done / seconds if done and seconds > 0 else 1e6 / expected
+    words = [f"{rate / 1000:,.0f} kB/s" if done else f"about {rate / 1000:,.0f} kB/s"]
+    if total is not None:
+        minutes, left = divmod(round(max(total - done, 0) / rate), 60)
+        words.append(f"{minutes}:{left:02} left")
+    return ", ".join(words)
