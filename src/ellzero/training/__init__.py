@@ -14,6 +14,7 @@ from ellzero.training.batches import (
 from ellzero.training.checkpoint import Checkpoint
 from ellzero.training.convergence import saturated
 from ellzero.training.distill import Distill
+from ellzero.training.distributed import WorkerMean, assert_same_masks, masks_hash, mean_evaluation
 from ellzero.training.final_prune import CollapseError
 from ellzero.training.gaussian_loss import GaussianLoss, gaussian_nats, solved_gaussian_nats, solved_sigma
 from ellzero.training.recalibrate import recalibrate_batchnorm
@@ -45,11 +46,15 @@ __all__ = [
     "Target",
     "Try",
     "Warm",
+    "WorkerMean",
+    "assert_same_masks",
     "attach",
     "classification_error",
     "classification_loss",
     "error_rate",
     "gaussian_nats",
+    "masks_hash",
+    "mean_evaluation",
     "mean_loss",
     "recalibrate_batchnorm",
     "saturated",
