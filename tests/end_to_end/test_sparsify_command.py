@@ -11,6 +11,8 @@ import pytest
 import safetensors.torch
 import torch
 
+import ellzero as lz
+
 NAMES = {
     "recipe",
     "seed",
@@ -49,7 +51,7 @@ def digits(tmp_path_factory):
 def test_a_run_leaves_network_log_record_and_pictures(digits):
     run, done = digits
     files = {file.name for file in run.iterdir()}
-    assert {"network.safetensors", "log.jsonl", "record.json", "options.json"} <= files
+    assert {"network.safetensors", "network.l0", "quantised.l0", "log.jsonl", "record.json", "options.json"} <= files
     assert {"curves.png", "curves.svg", "network.png", "network.svg"} <= files
     assert "checkpoint.pt" not in files
     assert not [name for name in files if name.endswith(".tmp")]
@@ -67,7 +69,13 @@ def test_the_record_tells_the_truth_about_the_network(digits):
     assert record["parameters"] == sum(tensor.numel() for tensor in tensors.values()) == 12_060
     assert record["nonzeros"] == record["stored_scalars"] == nonzeros
     assert record["compression_rate"] == pytest.approx(12_060 / nonzeros)
-    assert record["file_bytes"] == (run / "network.safetensors").stat().st_size
+    assert record["file_bytes"] == (run / "network.l0").stat().st_size < (run / "network.safetensors").stat().st_size // 3
+    packed = lz.load_file(run / "network.l0")
+    assert set(packed) == set(tensors)
+    # Bit for bit: also the signs of zeros.
+    assert all(torch.equal(packed[name].view(torch.int32), tensors[name].view(torch.int32)) for name in tensors)
+    assert not any((tensor.view(torch.int32) == -(2**31)).any() for tensor in tensors.values()), "a pruned weight is a negative zero"
+    assert record["details"]["quantised_bytes"] == (run / "quantised.l0").stat().st_size < record["file_bytes"]
     assert record["seed"] == 3
     assert record["recipe"] == "fast"
 

@@ -1,5 +1,6 @@
 """What comes of a finished run: figures on the test data, a record, pictures, and the table on the terminal."""
 
+import copy
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
+from ellzero.archive.load import load_model
 from ellzero.cli.problem import Problem
 from ellzero.cli.recipes import Recipe
 from ellzero.cli.sparsify import Sparsify
@@ -45,6 +47,7 @@ def measure(options: Sparsify, recipe: Recipe, problem: Problem, sparse: Sparse,
     wrong, dense_wrong = wrong_images(sparse.model, problem, test), wrong_images(dense, problem, test)
     tensors = {name: tensor.detach().numpy() for name, tensor in stored_tensors(sparse.model).items()}
     counts = [TensorCount(shape=tensor.shape, nonzeros=int(np.count_nonzero(tensor))) for tensor in tensors.values()]
+    rough = load_model(copy.deepcopy(sparse.model), folder / "quantised.l0")
     judged = problem.judge if problem.judge is not None else problem.train
     record = Record(
         recipe=options.recipe.value,
@@ -56,7 +59,7 @@ def measure(options: Sparsify, recipe: Recipe, problem: Problem, sparse: Sparse,
         compression_rate=sparse.compression_rate,
         test_error_percent=error_percent(sparse.model, problem, test),
         dense_test_error_percent=error_percent(dense, problem, test),
-        file_bytes=(folder / "network.safetensors").stat().st_size,
+        file_bytes=(folder / "network.l0").stat().st_size,
         model_bits=entropy_bits(counts),
         data_bits=nats_to_bits(mean_loss(sparse.model, problem.loss_fn, judged) * problem.samples),
         seconds=round(sparse.seconds, 2),
@@ -64,6 +67,9 @@ def measure(options: Sparsify, recipe: Recipe, problem: Problem, sparse: Sparse,
             "options": dict(options.settings()),
             "settings": repr(recipe),
             "data": problem.name,
+            "quantised_bytes": (folder / "quantised.l0").stat().st_size,
+            "quantised_test_error_percent": error_percent(rough, problem, test),
+            "safetensors_bytes": (folder / "network.safetensors").stat().st_size,
             "nonzero_weights": count_nonzeros(p for _, p in sparse.model.named_parameters() if p.ndim >= 2),
             "valid_error_percent": last_valid_error(sparse),
             "tries": [asdict(one) for one in sparse.tries],
@@ -144,8 +150,13 @@ def show(outcome: Outcome, folder: Path) -> None:
         table.add_row("test error of the dense network", f"{record.dense_test_error_percent:.2f} %")
     table.add_row("non-zeros", f"{record.nonzeros:,} of {record.parameters:,}")
     table.add_row("compression rate", f"{record.compression_rate:.1f}")
-    table.add_row("file (zeros are stored too)", f"{record.file_bytes:,} bytes")
-    table.add_row("the same, positions at their entropy, 32-bit values", f"{-(-round(record.model_bits) // 8):,} bytes")
+    details = record.details
+    table.add_row("network.safetensors, where zeros are stored too", f"{details['safetensors_bytes']:,} bytes")
+    table.add_row("network.l0, lossless", f"{record.file_bytes:,} bytes")
+    rough = details["quantised_test_error_percent"]
+    table.add_row("quantised.l0, weights on a logarithmic grid", f"{details['quantised_bytes']:,} bytes")
+    if rough is not None:
+        table.add_row("its test error", f"{rough:.2f} %")
     table.add_row("time", f"{record.seconds:.0f} s")
     console = Console()
     console.print(table)

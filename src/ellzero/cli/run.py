@@ -7,6 +7,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from ellzero.archive.grids import LogGrid
+from ellzero.archive.save import save_model
 from ellzero.cli.method import chosen_method
 from ellzero.cli.outcome import Outcome, measure, show, to_safetensors
 from ellzero.cli.problem import Problem, dataset_for, image_problem, imported, network, wants_channels
@@ -49,6 +51,8 @@ def run_sparsify(options: Sparsify, recipe: Recipe | None = None) -> Outcome:
         raise
     with replacing(folder / "network.safetensors") as file:
         file.write(to_safetensors(sparse.model))
+    save_model(sparse.model, folder / "network.l0")
+    save_model(sparse.model, folder / "quantised.l0", quantise=LogGrid())
     outcome = measure(options, recipe, problem, sparse, model)
     (folder / "checkpoint.pt").unlink(missing_ok=True)
     if not options.quiet:
