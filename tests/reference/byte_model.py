@@ -1,0 +1,373 @@
+"""Decodes data files in Python without any library: docs/bytes-model.md and Data of docs/format.md in code, written from them alone."""
+
+import hashlib
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from decoder import DATA, Bytes, Damaged, Message, check, sections
+
+# Of each level: contexts, direct contexts, least lengths, selectors, maps, table_bits, history_bits, head_bits, first weight.
+MIDDLE = [1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 15, 18, 19, 21, 22, 23, 24, 31, 33, 34, 35]
+FULL, SETS = list(range(1, 41)), list(range(9))
+LEVELS = {
+    1: ([1, 2, 3, 4], [0], [6], [0], 1, 20, 22, 18, 20000),
+    2: ([1, 2, 3, 4, 6, 9], [0, 1], [6], [0, 2], 2, 22, 23, 20, 20000),
+    3: ([1, 2, 3, 4, 5, 6, 9, 10], [0, 1], [6], [0, 1, 2], 2, 23, 24, 22, 16000),
+    4: ([1, 2, 3, 4, 5, 6, 9, 10, 13, 18, 21, 31], [0, 1, 2], [6, 16], [0, 1, 2, 5], 3, 23, 24, 22, 8000),
+    5: (MIDDLE, [0, 1, 2], [6, 20], [0, 1, 2, 3, 5], 3, 24, 24, 22, 8000),
+    6: (MIDDLE, [0, 1, 2, 3], [5, 8, 20], SETS, 3, 24, 24, 22, 8000),
+    7: (FULL, [0, 1, 2, 3, 9], [5, 8, 20], SETS, 3, 25, 24, 22, 8000),
+    8: (FULL, [0, 1, 2, 3, 9], [5, 8, 20], SETS, 3, 26, 25, 22, 8000),
+    9: (FULL, [0, 1, 2, 3, 9], [5, 8, 20], SETS, 3, 27, 26, 22, 8000),
+}
+ROWS = [256, 256, 256, 512, 256, 64, 128, 256, 257, 256, 256, 256]
+M32 = 2**32 - 1
+
+
+def clamp(x: int, low: int, high: int) -> int:
+    return max(low, min(high, x))
+
+
+def squash_values() -> list[int]:
+    one = term = step = 2**96
+    for k in range(1, 20):
+        term //= 256 * k
+        step += term
+    upper, power = [], one
+    for _ in range(3072):
+        upper.append(min(65535, (65536 * power + (one + power) // 2) // (one + power)))
+        power = power * step >> 96
+    return [65536 - value for value in upper[:0:-1]] + upper
+
+
+SQUASH = squash_values()
+
+
+def squash(x: int) -> int:
+    return SQUASH[x + 3071]
+
+
+STRETCH: list[int] = []
+for q in range(4096):
+    x = STRETCH[-1] if STRETCH else -3071
+    while squash(x) < 16 * q + 8:
+        x += 1
+    STRETCH.append(x)
+
+
+def byte_class(byte: int) -> int:
+    text = chr(byte)
+    if "a" <= text <= "z" or "A" <= text <= "Z" or "0" <= text <= "9":
+        return 0 if text >= "a" else 1 if text >= "A" else 2
+    if byte in (9, 32) or byte in (10, 13):
+        return 3 if byte in (9, 32) else 4
+    return 5 if text in ".,;:!?'\"()" else 6 if 33 <= byte <= 126 else 7
+
+
+def c(a: int, b: int) -> int:
+    return ((a + b + 1) * 0x1E35A7BD >> 16) & M32
+
+
+State = tuple[int, int, int, str]
+
+
+def follow(state: State, y: int) -> State:
+    zeros, ones, _, exact = state
+    if zeros + ones < 4 and len(exact) == zeros + ones:
+        return (zeros + 1 - y, ones + y, y, exact + str(y))
+    same, other = (ones, zeros) if y else (zeros, ones)
+    if other > 2:
+        other = min(other - 1, 2 + (other + 4) // 8)
+    cap = [40, 24, 12, 8, 6] + [5] * 60
+    if same < cap[other]:
+        same = min(same + 1, cap[other])
+    other = min(other, cap[same])
+    return (other, same, y, "") if y else (same, other, y, "")
+
+
+def all_states() -> list[State]:
+    found, border = {(0, 0, 0, "")}, [(0, 0, 0, "")]
+    while border:
+        border = [new for state in border for y in (0, 1) if (new := follow(state, y)) not in found and not found.add(new)]
+    return sorted(found, key=lambda s: (s[0] + s[1], s))
+
+
+STATES = all_states()
+NUMBER = {state: number for number, state in enumerate(STATES)}
+NEXT = [[NUMBER[follow(state, y)] for y in (0, 1)] for state in STATES]
+MAP_START = [squash(clamp(192 * k - 3072, -3071, 3071)) for k in range(33)]
+
+
+class Match:
+    def __init__(self, least: int) -> None:
+        self.least, self.pointer, self.length, self.misses = least, 0, 0, 0
+        self.heads: dict[int, int] = {}
+
+
+class Model:
+    """Everything that starts at a rule is kept in dictionaries, entry by entry as it is used."""
+
+    def __init__(self, level: int, table_bits: int, history_bits: int) -> None:
+        check(level in LEVELS, "level")
+        self.contexts, self.directs, least, self.sets, self.maps, most, most_history, heads, first = LEVELS[level]
+        check(10 <= table_bits <= most and 10 <= history_bits <= most_history, "model")
+        self.table_mask, self.history_mask = 2**table_bits - 1, 2**history_bits - 1
+        self.head_mask, self.direct_mask = 2 ** min(heads, history_bits) - 1, 2 ** min(16, history_bits) - 1
+        self.history, self.matches = bytearray(2**history_bits), [Match(n) for n in least]
+        self.table: dict[int, list[int]] = {}
+        self.counters: dict[tuple[int, int], list[int]] = {}
+        self.indirect: dict[int, int] = {}
+        self.weights: dict[tuple[int, int], list[int]] = {}
+        self.ages: dict[tuple[int, int], int] = {}
+        self.entries: dict[tuple[int, int], list[int]] = {}
+        count, plain = len(self.contexts), len(self.contexts) + len(self.directs)
+        self.start = [first * 16, 0] * plain + [2**18, 0] * len(least) + [0]
+        self.limits = [1023] * (plain + len(least))
+        self.count, self.plain = count, plain
+        self.position = self.c4 = self.c8 = self.shape = self.word = self.word1 = self.word2 = self.word3 = self.word_length = 0
+        self.gap = self.number = self.line = self.line1 = self.first = self.tag_state = self.tag_name = self.tag_depth = 0
+        self.tags, self.stride, self.above = [0] * 64, 0, 0
+
+    def back(self, position: int) -> int:
+        return self.history[position & self.history_mask]
+
+    def note(self, byte: int) -> None:
+        self.history[self.position & self.history_mask] = byte
+        self.position += 1
+        for key in (self.c4 & 255, 256 + (self.c4 & 0xFFFF)):
+            self.indirect[key] = (256 * self.indirect.get(key, 0) + byte) & 0xFFFFFF
+        self.c8 = (self.c8 << 8 | self.c4 >> 24) & M32
+        self.c4 = (self.c4 << 8 | byte) & M32
+        kind = byte_class(byte)
+        self.shape = (8 * self.shape + kind) & 0x3FFFFFFF
+        if kind <= 1 or byte >= 128:
+            self.word, self.word_length = c(self.word, byte + 32 * (kind == 1)), self.word_length + 1
+        elif self.word:
+            self.word3, self.word2, self.word1 = self.word2, self.word1, self.word
+            self.word = self.word_length = 0
+            self.gap = byte
+        else:
+            self.gap = c(self.gap, byte)
+        self.number = c(self.number, byte) if kind == 2 else 0
+        if byte == 10:
+            self.line1, self.line, self.first = self.line, self.position, 0
+        elif self.position - self.line <= 4:
+            self.first = c(self.first, byte)
+        self.note_tag(byte, kind)
+        for match in self.matches:
+            self.note_match(match, byte)
+
+    def note_tag(self, byte: int, kind: int) -> None:
+        if byte == ord("<"):
+            self.tag_state, self.tag_name = 1, 0
+        elif self.tag_state == 1 and byte == ord("/"):
+            self.tag_state, self.tag_depth = 4, max(self.tag_depth - 1, 0)
+        elif self.tag_state == 1 and kind > 1:
+            self.tag_state = 0
+        elif byte == ord(">") and self.tag_state > 0:
+            if self.tag_state < 4 and self.c4 >> 8 & 255 != ord("/"):
+                self.tags[min(self.tag_depth, 63)] = self.tag_name
+                self.tag_depth = min(self.tag_depth + 1, 63)
+            self.tag_state = 0
+        elif self.tag_state in (1, 2):
+            self.tag_state = 3 if byte in (32, 10) else 2
+            if self.tag_state == 2:
+                self.tag_name = c(self.tag_name, byte)
+
+    def note_match(self, match: Match, byte: int) -> None:
+        if match.pointer:
+            if self.back(match.pointer) == byte:
+                match.length, match.misses = min(match.length + 1, 65535), 2 * match.misses & 255
+            else:
+                match.length, match.misses = 0, (2 * match.misses + 1) & 255
+            match.pointer = match.pointer + 1 if match.misses < 255 else 0
+        h = 0
+        for i in range(1, match.least + 1):
+            h = c(h, self.back(self.position - i))
+        place = h >> 4 & self.head_mask
+        head = match.heads.get(place, 0)
+        distance = (self.position - head) & M32
+        if (match.pointer == 0 or match.length < match.least) and head and 0 < distance < self.history_mask - 64:
+            candidate, length = self.position - distance, 0
+            while length < min(40, candidate) and self.back(candidate - 1 - length) == self.back(self.position - 1 - length):
+                length += 1
+            if length >= match.least and length > match.length:
+                match.pointer, match.length, match.misses = candidate, length, 0
+        match.heads[place] = self.position & M32
+
+    def values(self) -> list[int]:
+        c4, c8, c1, word, gap, position = self.c4, self.c8, self.c4 & 255, self.word, self.gap, self.position
+        if self.stride:
+            column, back = position % self.stride, self.stride
+        else:
+            column, back = min(position - self.line, 255), self.line - self.line1
+            back = back if position - self.line < back else 0
+        self.above = above = self.back(position - back) if back else 0
+        after = self.back(position - back + 1) if back > 1 else 0
+        last, above2 = (self.back(position - back - 1), self.back(position - 2 * back)) if back else (0, 0)
+        slope, trend = (above + c1 - last) & 255, (2 * above - above2) & 255
+        i1, i2 = self.indirect.get(c1, 0), self.indirect.get(256 + (c4 & 0xFFFF), 0)
+        tag, match = self.tags[max(self.tag_depth - 1, 0)], self.matches[0]
+        expected = c(self.back(match.pointer), min(match.length, 31) + 1) if match.pointer else 0
+        return [
+            0, c1, c4 & 0xFFFF, c4 & 0xFFFFFF, c4, c(c4, c8 & 0xFF), c(c4, c8 & 0xFFFF), c(c4, c8 & 0xFFFFFF), c(c4, c8),
+            c(word, 0 if word else c1), c(c(word, gap), self.word1), c(c(c(word, c1), self.word1), self.word2), c(c(word, c1), self.word2),
+            c4 >> 8 & 0xFFFF, c4 >> 16 & 0xFFFF, c4 >> 8 & 0xFFFFFF, c4 & 0xFF00FF, c4 & 0xFFFF00FF, c(i1 & 0xFFFF, c1), c(i2 & 0xFFFF, c1),
+            c(i2 & 0xFF, c4 & 0xFFFF), c(above, c1), c(above, column), expected, c(self.shape, c1), c(self.shape & 0xFFF, gap),
+            c(c(self.first, word), c1), c(c(gap, word), self.word_length), c(self.word1, c1), c(self.word3, word),
+            c(c4 & 0xF0F0F0F0, c8 & 0xF0F0), c(c(above, after), c(c1, above2)), c(c(column, c1), 7),
+            c(c(above, above2), column if self.stride else c1), c(c(slope, trend), 0), c(c(tag, word), c1), c(c(above, c4 & 0xFFFF), 1),
+            c(c(above, after), last), c(c(slope, column), 3), c(c(tag, c4 & 0xFFFFFF), 2), c(c(self.number, column), self.word1),
+        ]  # fmt: skip
+
+    def look_up(self, values: list[int], partial: int) -> None:
+        self.buckets, self.groups = [], []
+        for k in self.contexts:
+            z = c(c(values[k], k + 65536), partial) * 0x2C9277B5
+            index, sign = z >> 20 & self.table_mask, z >> 48 & 255
+            three = [self.table.setdefault(index ^ probe, [0] * 16) for probe in range(3)]
+            bucket = next((b for b in three if b[0] == sign), None)
+            if bucket is None:
+                bucket = min(three, key=lambda b: b[1])
+                bucket[:] = [sign] + [0] * 15
+            self.buckets.append(bucket)
+        for i, k in enumerate(self.directs):
+            group = partial if k == 0 else c(c(values[k], k), partial) * 0x2C9277B5 >> 20
+            self.groups.append((self.count + i, 16 * (group & self.direct_mask)))
+
+    def predict(self, partial: int, node: int, bits: int) -> int:
+        used: list[tuple[list[int], bool]] = []
+        for i, bucket in enumerate(self.buckets):
+            zeros, ones = STATES[bucket[node]][:2]
+            start = [(65536 * (2 * ones + 1)) // (2 * (zeros + ones) + 2) * 64, 6]
+            used.append((self.counters.setdefault((i, bucket[node]), start), bucket[node] != 0))
+        used += [(self.counters.setdefault((i, place + node), [2**21, 0]), True) for i, place in self.groups]
+        best = likely = 0
+        for j, match in enumerate(self.matches):
+            byte, number, start = self.back(match.pointer) | 256, 0, 32768
+            if match.pointer and byte >> (8 - bits) == partial:
+                bit, length = byte >> (7 - bits) & 1, match.length
+                bucket = length if length < 16 else min(16 + (length - 16) // 8, 31)
+                number = 1 + 2 * (8 * bucket + 2 * (match.misses & 3) + (match.misses > 3)) + bit
+                start = 32768 + (2 * bit - 1) * (32768 - 32768 // (bucket + 2))
+                if bucket >= best:
+                    best, likely = bucket, byte & 255
+            used.append((self.counters.setdefault((self.plain + j, number), [start * 64, 6]), number > 0))
+        self.used = [counter for counter, _ in used]
+        inputs: list[int] = []
+        for (q, _), known in used:
+            p = q >> 6
+            inputs += [STRETCH[p >> 4], (p - 32768) >> 7] if known else [0, 0]
+        self.inputs = [*inputs, 256]
+        order = next((i for i in range(self.count) if not used[i][1]), self.count)
+        c1, c2 = self.c4 & 255, self.c4 >> 8 & 255
+        third = self.buckets[2][node]
+        choices = [
+            partial, c1, 8 * best + bits, 8 * (8 * byte_class(c1) + byte_class(c2)) + bits, c2, 8 * min(order, 7) + bits,
+            8 * min(self.word_length, 15) + bits, self.above, likely, self.buckets[0][node], third, self.c4 >> 16 & 255,
+        ]  # fmt: skip
+        self.rows = [(k, choices[k]) for k in self.sets]
+        self.logits = [self.dot(row, self.start, self.inputs) for row in self.rows]
+        self.finals: list[tuple[int, int]] = []
+        logit = self.logits[0]
+        if len(self.sets) > 1:
+            self.finals = [(-1, partial), (-2, 8 * best + bits), (-3, c1)]
+            self.final_logits = [self.dot(row, [2**20 // len(self.sets)] * len(self.sets), self.logits) for row in self.finals]
+            logit = sum(self.final_logits) // 3
+        low, fraction = divmod(logit + 3072, 192)
+        rows = [256 * c1 + partial, c(self.c4 & 0xFFFF, partial) & 0xFFFF, c(self.c4 & 0xFFFFFF, partial) & 0xFFFF][: self.maps]
+        lines = [self.entries.setdefault((k, row), MAP_START[:]) for k, row in enumerate(rows)]
+        refined = sum((line[low] * (192 - fraction) + line[low + 1] * fraction) // 192 for line in lines)
+        self.nearer = [(line, low + (fraction > 96)) for line in lines]
+        return clamp((3 * squash(logit) + refined * 5 // self.maps + 4) >> 3, 1, 65535)
+
+    def dot(self, row: tuple[int, int], start: list[int], inputs: list[int]) -> int:
+        weights = self.weights.setdefault(row, start[:])
+        return clamp(sum(w * x for w, x in zip(weights, inputs, strict=True)) >> 20, -3071, 3071)
+
+    def learn(self, y: int, node: int) -> None:
+        for row, logit in zip(self.rows, self.logits, strict=True):
+            age = self.ages.get(row, 0)
+            self.ages[row] = min(age + 1, 2**30)
+            error = (65536 * y - squash(logit)) * min(6 + 40000 // (age + 500), 127) >> 4
+            self.weights[row] = [
+                clamp(w + (x * error + 2048 >> 12), -(2**24), 2**24) for w, x in zip(self.weights[row], self.inputs, strict=True)
+            ]
+        for row, logit in zip(self.finals, self.final_logits if self.finals else [], strict=True):
+            error = 4 * (65536 * y - squash(logit))
+            self.weights[row] = [
+                clamp(w + (x * error + 2**14 >> 15), -(2**24), 2**24) for w, x in zip(self.weights[row], self.logits, strict=True)
+            ]
+        for bucket in self.buckets:
+            bucket[node] = NEXT[bucket[node]][y]
+        for counter in self.used:
+            q, count = counter
+            counter[0] = clamp(q + (((y << 22) - q) * (131072 // (2 * count + 3)) >> 16), 64, 2**22 - 64)
+            counter[1] = min(count + 1, 1023)
+        for line, k in self.nearer:
+            line[k] += 65535 * y + 32 * y - line[k] >> 6
+
+    def block(self, size: int, message: Message | None, data: bytes) -> bytes:
+        """Decodes a block, or learns from one that is known."""
+        out = bytearray()
+        for index in range(size):
+            values, partial, node = self.values(), 1, 1
+            for bits in range(8):
+                if bits in (0, 4):
+                    self.look_up(values, partial)
+                    node = 1
+                p = self.predict(partial, node, bits)
+                y = message.bit(p) if message else data[index] >> (7 - bits) & 1
+                self.learn(y, node)
+                partial, node = 2 * partial + y, 2 * node + y
+            out.append(partial & 255)
+            self.note(partial & 255)
+        return bytes(out)
+
+
+def change_calls(data: bytes, start: int, sign: int) -> bytes:
+    block, i = bytearray(data), 0
+    while i + 5 <= len(block):
+        if block[i] in (0xE8, 0xE9) and block[i + 4] in (0, 255):
+            v = int.from_bytes(block[i + 1 : i + 4], "little") + (block[i + 4] & 1) * 2**24
+            v = (v + sign * (start + i + 5)) % 2**25
+            block[i + 1 : i + 5] = (v % 2**24).to_bytes(3, "little") + bytes([255 if v >= 2**24 else 0])
+            i += 5
+        else:
+            i += 1
+    return bytes(block)
+
+
+def decode_data(file: bytes) -> bytes:
+    """Decodes a data file and compares it with the size and hash at its end."""
+    kind, parts, trailer = sections(file)
+    check(kind == DATA, "kind")
+    model, out = None, b""
+    for part, payload in parts:
+        if part == 1:
+            check(model is None and len(payload) == 3, "model")
+            model = Model(*payload)
+        elif part == 3:
+            out += payload
+        else:
+            if model is None or part not in (2, 4):
+                raise Damaged("section")
+            source = Bytes(payload)
+            size = source.varint() if part == 2 else 0
+            flags, model.stride = source.take(1)[0], source.varint()
+            rest = payload[source.at :]
+            check(flags <= 1 and model.stride <= 1024 and size <= 2**20, "block")
+            if part == 2:
+                block = model.block(size, Message(rest), b"")
+                out += change_calls(block, len(out), -1) if flags else block
+            else:
+                model.block(len(rest), None, change_calls(rest, len(out), 1) if flags else rest)
+                out += rest
+    end = Bytes(trailer)
+    check(end.varint() == len(out) and end.take(32) == hashlib.sha256(out).digest(), "size or hash of the original")
+    return out
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(decode_data(sys.stdin.buffer.read()))

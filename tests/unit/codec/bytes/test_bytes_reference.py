@@ -1,0 +1,42 @@
+"""The decoder written from docs/bytes-model.md alone reads what the package writes, at every level."""
+
+import io
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ellzero.codec.bytes import stream
+from ellzero.codec.bytes.presets import PRESETS
+from ellzero.codec.bytes.stream import Part, compress_bytes
+from ellzero.codec.container import ContainerReader
+
+DECODER = Path(__file__).parents[3] / "reference" / "byte_model.py"
+
+
+def decoded(archive: bytes) -> bytes:
+    return subprocess.run([sys.executable, DECODER], input=archive, stdout=subprocess.PIPE, check=True).stdout
+
+
+@pytest.mark.parametrize("level", sorted(PRESETS))
+def test_it_decodes_every_level(level: int):
+    data = b"<a b='1'><c>Some text, some Text.\n12, 345\n</c></a>\n" * 5 + bytes(range(100, 180)) + b"some text, some more\n" * 6
+    assert decoded(compress_bytes(data, level=level)) == data
+
+
+def test_it_decodes_records_calls_and_stored_blocks():
+    source = random.Random(5)
+    records = b"".join(bytes([7, 7, source.randrange(256), 1, 1, 1, i & 255, 9]) for i in range(60))
+    calls = b"".join(b"\x55\x8b\xe8" + (i * -40 % 2**32).to_bytes(4, "little") for i in range(60))
+    noise = source.randbytes(480)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "BLOCK", 480)
+        archive = compress_bytes(records + calls + b"." * 60 + noise + records, level=7)
+    parts = [(s.kind, s.payload) for s in ContainerReader(io.BytesIO(archive)).sections(tuple(Part))]
+    assert [kind for kind, _ in parts] == [Part.MODEL, Part.CODED, Part.CODED, Part.STORED_AND_LEARNT, Part.CODED]
+    # Behind the size, two bytes: flags and stride.
+    assert parts[1][1][2:4] == bytes((0, 8))
+    assert parts[2][1][2] == 1
+    assert decoded(archive) == records + calls + b"." * 60 + noise + records
