@@ -143,7 +143,8 @@ class Repeats:
         return None
 
     def remember(self, words: list[tuple[int, int]], at: int) -> None:
-        key = ((words[at][0] ^ words[at][1] << 5) % 2**64 * 0x9E3779B97F4A7C15) % 2**64 >> 48
+        word = (words[at][0] ^ words[at][1] << 5) % 2**64
+        key = (word ^ word >> 32) % 2**32 * 0x1E3779B1 % 2**32 >> 16
         before = self.table.get(key, -1)
         self.before = before if before >= 0 and words[before] == words[at] else -1
         self.last = self.table[key] = at

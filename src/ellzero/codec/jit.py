@@ -56,8 +56,8 @@ def kernel(function: Function) -> Function:
 def inlined(function: Function) -> Function:
     """Compiles a function into each kernel that calls it: for the few lines that a loop spends its time in.
 
-    A call of a kernel costs about as much as a decision, because numba counts references to its arrays; pasted code does not. Compiling takes
-    longer for each place that calls it.
+    A call of a kernel costs about as much as a decision, because numba counts references to its arrays; pasted code does not. Compiling
+    takes longer for each place that calls it.
 
     Args:
         function: as for `kernel`.

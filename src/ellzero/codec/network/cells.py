@@ -4,8 +4,7 @@
 
 import numpy as np
 
-from ellzero.codec.adaptive import code_adaptive
-from ellzero.codec.jit import Integer, kernel
+from ellzero.codec.jit import Integer, inlined, kernel
 from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.network.layout import (
     ABOVE,
@@ -37,7 +36,7 @@ from ellzero.codec.network.layout import (
     Cells,
 )
 from ellzero.codec.network.logistic import rate_table
-from ellzero.codec.network.mixing import Memory, Slots, Weights, code_mixed
+from ellzero.codec.network.mixing import Memory, Slots, Weights, code_alone, code_mixed
 from ellzero.codec.network.repeats import code_repeat, remember
 from ellzero.codec.network.values import code_extra, code_magnitude, code_sign
 
@@ -46,7 +45,7 @@ _RATE = rate_table()
 _LONGEST = np.int64(255)
 
 
-@kernel
+@inlined
 def _steps(left: Integer) -> np.int64:
     """Sorts a number of chances that are left into classes 1 to 7."""
     step = np.int64(1)
@@ -56,7 +55,7 @@ def _steps(left: Integer) -> np.int64:
     return step
 
 
-@kernel
+@inlined
 def _log(value: Integer) -> np.int64:
     """Returns four times the logarithm to base 2 of 4 + value, less 8; between powers of two by the two bits that follow the first."""
     value = np.int64(value) + np.int64(4)
@@ -67,14 +66,14 @@ def _log(value: Integer) -> np.int64:
     return np.int64(4) * shift + value - np.int64(4)
 
 
-@kernel
+@inlined
 def _moved(mean: Integer, seen: Integer, size: Integer) -> np.int64:
     """Returns a mean after one more magnitude."""
     rate = np.int64(_RATE[min(np.int64(seen), _LONGEST)])
     return mean + ((((size << np.int64(8)) - mean) * rate) >> np.int64(16))
 
 
-@kernel
+@inlined
 def _clip(value: Integer, limit: Integer) -> np.int64:
     return min(max(np.int64(value), np.int64(0)), np.int64(limit) - np.int64(1))
 
@@ -138,7 +137,7 @@ def code_cells(
             context += four * (np.int64(count > half) + np.int64(count > two * half) + np.int64(count > four * half))
             context += np.int64(16) * (recent & np.int64(1)) + np.int64(32) * np.int64((recent & np.int64(0x3E)) != zero)
             context += np.int64(64) * np.int64((recent >> np.int64(6)) != zero)
-            nonzero = code_adaptive(state, data, decode, memory, DIRECT_SLOTS + context, np.int64(size > zero), _LIMIT)
+            nonzero = code_alone(state, data, decode, memory, DIRECT_SLOTS + context, np.int64(size > zero), _LIMIT)
             recent = ((recent << one) | nonzero) & np.int64(0xFFFFFFFF)
         if nonzero or mixed:
             up = np.int64(levels[at - width]) if column >= width and width > one else zero

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ellzero.codec.adaptive import NEW
-from ellzero.codec.jit import Integer, kernel
+from ellzero.codec.jit import Integer, inlined, kernel
 from ellzero.codec.kernels import Buffer, State, decode_bit, decode_raw, encode_bit, encode_raw
 from ellzero.codec.network.logistic import LOGIT_LIMIT, rate_table, squash_table, stretch_table
 
@@ -73,7 +73,23 @@ def code_raw(state: State, data: Buffer, decode: bool, value: Integer, count: In
     return np.uint64(value)
 
 
-@kernel
+@inlined
+def code_alone(state: State, data: Buffer, decode: bool, memory: Memory, slot: Integer, bit: Integer, limit: Integer) -> np.int64:
+    """Codes a decision by one cell: `code_adaptive`, pasted into the loop that calls it. Returns the decision, int64."""
+    cell = np.int64(memory[slot])
+    count, p = cell & _COUNT_MASK, cell >> _COUNT_BITS
+    coded = max(cell >> _TO_16_BITS, np.int64(1))
+    decided = np.int64(bit)
+    if decode:
+        decided = decode_bit(state, data, coded)
+    else:
+        encode_bit(state, data, decided, coded)
+    p += ((_CERTAIN * decided - p) * np.int64(_RATE[count])) >> np.int64(16)
+    memory[slot] = np.uint32((p << _COUNT_BITS) | min(count + np.int64(1), np.int64(limit)))
+    return decided
+
+
+@inlined
 def code_mixed(
     state: State,
     data: Buffer,

@@ -18,7 +18,8 @@ _PLACE, _STEP, _LENGTH, _LAST, _BEFORE = 0, 1, 2, 3, 4
 RUNNING = 5
 
 _LIMIT = 255
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLIER = np.uint64(0x1E3779B1)
+_MASK = np.uint64(0xFFFFFFFF)
 
 
 @kernel
@@ -77,7 +78,8 @@ def remember(
 ) -> None:
     """Remembers where a magnitude was last, and looks up where it was before."""
     word = np.uint64(abs(np.int64(levels[at]))) ^ (extra[at] << np.uint64(5))
-    key = np.int64((word * _MULTIPLIER) >> np.uint64(64 - TABLE_BITS))
+    folded = (word ^ (word >> np.uint64(32))) & _MASK
+    key = np.int64(((folded * _MULTIPLIER) & _MASK) >> np.uint64(32 - TABLE_BITS))
     before = np.int64(table[key])
     running[_BEFORE] = before if before >= np.int64(0) and _same(levels, extra, at, before) else np.int64(-1)
     running[_LAST] = np.int64(at)

@@ -142,7 +142,7 @@ def _check_size(entry: Exact | Quantised) -> None:
         return
     if not roundable(entry.dtype):
         raise ValueError(f"{entry.name!r} of {entry.dtype.value} cannot be quantised; keep it exact, or convert it to F32, F16 or BF16")
-    largest = int(np.abs(entry.levels.astype(np.int64)).max(initial=0))
+    largest = max(int(entry.levels.max(initial=0)), -int(entry.levels.min(initial=0)))
     limit = MAX_UNIFORM_LEVEL if isinstance(entry.grid, Uniform) else MAX_LOGARITHMIC_LEVEL
     if largest > limit:
         raise ValueError(f"{entry.name!r} has a level {largest}; at most {limit} on its grid: take a larger step")

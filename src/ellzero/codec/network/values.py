@@ -5,7 +5,7 @@
 import numpy as np
 
 from ellzero.codec.adaptive import code_adaptive
-from ellzero.codec.jit import Integer, kernel
+from ellzero.codec.jit import Integer, inlined
 from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.network.layout import (
     ESCAPE_SLOTS,
@@ -17,14 +17,14 @@ from ellzero.codec.network.layout import (
     SIGN_SLOTS,
     UNARY,
 )
-from ellzero.codec.network.mixing import Memory, Slots, Weights, code_mixed, code_raw
+from ellzero.codec.network.mixing import Memory, Slots, Weights, code_alone, code_mixed, code_raw
 
 LIMIT = 255
 MAX_LEVEL_BITS = 29
 _MODELLED = np.int64(3)
 
 
-@kernel
+@inlined
 def code_magnitude(
     state: State,
     data: Buffer,
@@ -81,12 +81,12 @@ def code_magnitude(
     return np.int64(UNARY) + ((one << bits) | np.int64(low))
 
 
-@kernel
+@inlined
 def _ternary(level: Integer) -> np.int64:
     return np.int64(1) + np.int64(level > 0) - np.int64(level < 0)
 
 
-@kernel
+@inlined
 def code_sign(
     state: State,
     data: Buffer,
@@ -107,7 +107,7 @@ def code_sign(
     return code_mixed(state, data, decode, memory, weights, slots, 3, SIGN, negative, LIMIT)
 
 
-@kernel
+@inlined
 def code_extra(
     state: State, data: Buffer, decode: bool, memory: Memory, weights: Weights, slots: Slots, extra: Integer, bits: Integer, size: Integer
 ) -> np.uint64:
@@ -123,7 +123,7 @@ def code_extra(
     while left > np.int64(0) and node < (one << _MODELLED):
         left -= one
         bit = np.int64((np.uint64(extra) >> np.uint64(left)) & np.uint64(1))
-        node = node * np.int64(2) + code_adaptive(state, data, decode, memory, base + node, bit, 1023)
+        node = node * np.int64(2) + code_alone(state, data, decode, memory, base + node, bit, 1023)
     high = np.uint64(node)
     low = code_raw(state, data, decode, np.uint64(extra) & ((np.uint64(1) << np.uint64(left)) - np.uint64(1)), left)
     # The node carries a 1 in front of the bits.

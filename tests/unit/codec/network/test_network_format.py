@@ -2,6 +2,7 @@
 
 import io
 import random
+import subprocess
 import sys
 from pathlib import Path
 
@@ -107,6 +108,15 @@ def test_the_decoder_written_from_the_document_alone_agrees(monkeypatch: pytest.
             assert value == tensor.of
         else:
             assert value == (tensor.dtype.value, tensor.shape, tensor.words.tolist())
+
+
+def test_without_a_compiler_the_bytes_are_the_same(source_environment: dict[str, str], seed: int):
+    here = Path(__file__).parent
+    code = f"import sys; sys.path.insert(0, {str(here)!r}); from networks import *; print(written(of_every_kind({seed})).hex())"
+    environment = source_environment | {"NUMBA_DISABLE_JIT": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "error", "-c", code]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert found.strip() == written(of_every_kind(seed)).hex()
 
 
 def test_large_networks_are_groups_that_decode_one_tensor_at_a_time():
