@@ -5,9 +5,9 @@ import io
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast, overload
+from typing import Any, Literal, cast, overload
 
-from ellzero.archive.compressed_file import CompressedText, CompressedWriter, DecodedBlocks, written
+from ellzero.archive.compressed_file import BinaryFile, CompressedText, CompressedWriter, DecodedBlocks, written
 from ellzero.codec.bytes.stream import DEFAULT_LEVEL, compress_bytes, decompress_bytes
 from ellzero.codec.container import DEFAULT_LIMIT
 
@@ -53,7 +53,7 @@ def decompress(data: bytes | bytearray | memoryview, *, max_size: int | None = D
 
 @overload
 def open(  # noqa: A001
-    file: str | os.PathLike[str] | BinaryIO,
+    file: str | os.PathLike[str] | BinaryFile,
     mode: BinaryMode = "rb",
     *,
     level: int = ...,
@@ -64,7 +64,7 @@ def open(  # noqa: A001
 
 @overload
 def open(  # noqa: A001
-    file: str | os.PathLike[str] | BinaryIO,
+    file: str | os.PathLike[str] | BinaryFile,
     mode: TextMode,
     *,
     level: int = ...,
@@ -77,7 +77,7 @@ def open(  # noqa: A001
 
 
 def open(  # noqa: A001  # named as in gzip, bz2 and lzma
-    file: str | os.PathLike[str] | BinaryIO,
+    file: str | os.PathLike[str] | BinaryFile,
     mode: str = "rb",
     *,
     level: int = DEFAULT_LEVEL,

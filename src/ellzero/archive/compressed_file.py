@@ -11,6 +11,9 @@ from typing import Any, BinaryIO
 from ellzero.codec.bytes.stream import DEFAULT_LEVEL, ByteEncoder, decode_blocks
 from ellzero.files import replacing
 
+# A union, because BytesIO has no name, which BinaryIO promises.
+BinaryFile = BinaryIO | io.BufferedIOBase
+
 
 class DecodedBlocks(io.RawIOBase):
     """Decodes a compressed file as it is read; meant to be read through `io.BufferedReader`.
@@ -22,7 +25,7 @@ class DecodedBlocks(io.RawIOBase):
         owned: what to close with it.
     """
 
-    def __init__(self, file: BinaryIO, *, max_size: int | None, memory: int | None, owned: ExitStack) -> None:
+    def __init__(self, file: BinaryFile, *, max_size: int | None, memory: int | None, owned: ExitStack) -> None:
         self._file = file
         self._max_size, self._memory = max_size, memory
         self._owned = owned
@@ -111,7 +114,7 @@ class CompressedWriter(io.BufferedIOBase):
 
     _encoder: ByteEncoder | None = None
 
-    def __init__(self, file: BinaryIO, *, level: int = DEFAULT_LEVEL, memory: int | None = None) -> None:
+    def __init__(self, file: BinaryFile, *, level: int = DEFAULT_LEVEL, memory: int | None = None) -> None:
         self.owned = ExitStack()
         self._encoder = ByteEncoder(file, level=level, memory=memory)
         self._position = 0
@@ -159,8 +162,6 @@ class CompressedText(io.TextIOWrapper):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is not None and isinstance(self.buffer, CompressedWriter) and not self.closed:
             self.buffer.discard(error)
-            self.detach()
-            return
         super().__exit__(kind, error, trace)
 
 
