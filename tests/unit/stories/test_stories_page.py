@@ -15,7 +15,7 @@ def names_in(file: Path) -> set[str]:
 def test_every_test_named_exists() -> None:
     assert len(ROWS) > 20
     for row in ROWS:
-        named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", row)
+        named = re.findall(r"`([\w/.]+\.py)::(test_\w+)`", row)
         assert named, f"no test stands in: {row}"
         for file, name in named:
             assert name in names_in(UNIT / file), f"{file} has no {name}"
