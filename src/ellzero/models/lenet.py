@@ -46,7 +46,9 @@ class LeNet5Caffe(nn.Module):
 
     def forward(self, inputs: Float[Tensor, "batch 1 28 28"]) -> Float[Tensor, "batch 10"]:
         """Computes the logits of a batch of images."""
-        # ReLU and maximum commute; after the maximum there is a quarter as much to do.
-        features = self.activation(self.pool(self.conv1(inputs)))
+        # ReLU and maximum commute; after the maximum there is a quarter as much to do. Both maxima and the second convolution are faster
+        # where the channels of a pixel lie side by side.
+        features = self.conv1(inputs).contiguous(memory_format=torch.channels_last)
+        features = self.activation(self.pool(features))
         features = self.activation(self.pool(self.conv2(features)))
         return self.dense2(self.activation(self.dense1(features.flatten(1))))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from ellzero.cli.problem import dataset_for, image_problem
+from ellzero.cli.problem import NETWORKS, dataset_for, image_problem, wants_channels
 from ellzero.data import Dataset, Half, Images, find_data, load_cifar10, load_held_out, standardised
 
 
@@ -128,6 +128,16 @@ def test_grey_images_get_a_channel_where_the_network_wants_one():
         assert next(iter(problem.train)).inputs.shape == shape
         assert next(iter(problem.valid)).inputs.shape[1:] == shape[1:]
         assert next(iter(problem.test())).inputs.shape[1:] == shape[1:]
+
+
+def test_convolutions_want_channels_and_perceptrons_do_not():
+    assert {name: wants_channels(make(0)) for name, make in NETWORKS.items()} == {
+        "lenet-300-100": False,
+        "lenet-5-caffe": True,
+        "vgg-16-512": True,
+        "mlp-3x512": False,
+        "digits-mlp": False,
+    }
 
 
 @pytest.mark.parametrize(

@@ -224,6 +224,22 @@ def test_a_layer_that_is_called_twice_is_fitted_to_both_calls(generator: torch.G
     assert (model(inputs) - dense).square().mean() < dense.square().mean()
 
 
+def test_positions_taken_stand_for_those_left_out(generator: torch.Generator):
+    layer = nn.Conv2d(2, 3, 3)
+    same_everywhere = torch.randn(4, 2, 1, 1, generator=generator).expand(4, 2, 10, 10)
+    grams: list[torch.Tensor] = []
+    for per_feature in (None, 1):
+        regression = Regression.empty("", layer)
+        observe(layer, [same_everywhere], [regression], forward=call_model, per_feature=per_feature, samples=4, generator=generator)
+        assert len(regression.positions[0]) == (64 if per_feature is None else 5)  # 19 columns over 4 samples
+        again = Regression.empty("", layer)
+        observe(layer, [same_everywhere], [again], forward=call_model, targets=[regression])
+        torch.testing.assert_close(again.gram, regression.gram)
+        torch.testing.assert_close(again.cross, matrix(layer) @ regression.gram, rtol=1e-4, atol=1e-4)
+        grams.append(regression.gram)
+    torch.testing.assert_close(grams[0], grams[1], rtol=1e-5, atol=1e-5)
+
+
 def test_the_cheapest_removals_are_a_beginning_of_every_row():
     prices = torch.tensor([[0.0, 1, 1, 5], [2, 2, 2, 2], [1, 3, 3, 3]], dtype=torch.float64)
     other = torch.tensor([[0.5, 1.5]], dtype=torch.float64)

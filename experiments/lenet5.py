@@ -1,0 +1,204 @@
+"""LeNet-5-Caffe on MNIST: the curve of non-zeros over test error (table 1b of the paper), and its dense baselines.
+
+    python -m experiments.lenet5 run --configurations dense smallest-900 smallest-1200 smallest-1600 smallest-2400 --seeds 0 1 2
+    python -m experiments.lenet5 table
+    python -m experiments.lenet5 figure
+
+Each run is one line of `results/lenet5.jsonl`; runs that are recorded already are not run again. The recipe was chosen on training and
+validation images alone; the test images are read once a run, when its network is final.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ellzero.records import append_line, read_lines
+from experiments.lenet300 import median_and_range, paired
+
+FOLDER = Path(__file__).parent
+RESULTS = FOLDER / "results" / "lenet5.jsonl"
+LEVELS = (0.8, 0.9, 1.0, 1.2)
+SIZES = (900, 1200, 1600, 2400)
+
+
+def smallest(nonzeros: int) -> Any:
+    """Builds the recipe: start wide, let channels die under proximal penalties, compact, then cut and regrow under distillation."""
+    from ellzero.cli.recipes import Recipe
+    from ellzero.data import Shifts
+    from ellzero.methods import DRR, RL1, geometric
+    from ellzero.training import Anneal, Cosine, Cycles, Distill, Epochs, NonZeros, Warm
+
+    return Recipe(
+        batch_size=100,
+        augment=Shifts(pixels=1),
+        copies=6,
+        method=DRR(alpha=1e-4, beta=5.0, proximal=True),
+        target=NonZeros(nonzeros),
+        options={
+            "epochs": Epochs(prelude=8, regularise=4, fine_tune=0),
+            "prelude_lr": Cosine(start=1e-3, end=1e-5),
+            "warm": Warm(method=RL1(alpha=2e-4, proximal=True), epochs=4, lr=1.5e-3),
+            "lr": 1.5e-3,
+            "cycles": Cycles(
+                start=6000,
+                count=30,
+                epochs=2,
+                lr=Cosine(start=2.5e-3, end=1.5e-3),
+                regrow=0.5,
+                method=DRR(alpha=geometric(1.5e-4, 1e-4), beta=5.0, proximal=True),
+                power=0.25,
+            ),
+            "anneal": Anneal(epochs=30, lr=Cosine(start=2e-3, end=2e-5), method=DRR(alpha=3e-5, beta=5.0, proximal=True), finish_epochs=0),
+            "distill": Distill(weight=0.5, temperature=2.0),
+        },
+    )
+
+
+def configurations() -> dict[str, Callable[[], Any]]:
+    """Lists every configuration by name; imports torch."""
+    from ellzero.methods import Unregularised
+    from ellzero.training import Cosine, Epochs
+
+    def dense(epochs: int, **treatment: Any) -> Any:
+        options = {"epochs": Epochs(prelude=epochs, regularise=0, fine_tune=0), "prelude_lr": Cosine(start=1e-3, end=1e-5)}
+        return replace(smallest(1200), method=Unregularised(), target=None, copies=None, options=options, **treatment)
+
+    return {
+        "dense": lambda: dense(10, augment=None),
+        "dense-shifts": lambda: dense(20),
+        **{f"smallest-{n}": lambda n=n: smallest(n) for n in SIZES},
+    }
+
+
+def run_one(name: str, seed: int) -> None:
+    """Runs one configuration with one seed in this process and records it."""
+    import tempfile
+
+    import torch
+
+    from ellzero.cli.run import run_sparsify
+    from ellzero.cli.sparsify import Sparsify
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        options = Sparsify(model="lenet-5-caffe", output=Path(folder) / "run", seed=seed, quiet=True)
+        outcome = run_sparsify(options, configurations()[name]())
+    RESULTS.parent.mkdir(exist_ok=True)
+    append_line(RESULTS, replace(outcome.record, recipe=name))
+
+
+def recorded() -> dict[tuple[str, int], dict[str, Any]]:
+    """Reads the records there are, by configuration and seed."""
+    lines = read_lines(RESULTS) if RESULTS.exists() else []
+    return {(line["recipe"], line["seed"]): line for line in lines}
+
+
+def run(names: list[str], seeds: list[int], jobs: int) -> None:
+    """Runs what is not recorded yet, one process a run, `jobs` at once, one thread each."""
+    waiting = [(name, seed) for seed in seeds for name in names if (name, seed) not in recorded()]
+    running: list[tuple[str, int, subprocess.Popen[bytes]]] = []
+    failed = 0
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            name, seed = waiting.pop(0)
+            command = [sys.executable, "-m", "experiments.lenet5", "one", name, str(seed)]
+            running.append((name, seed, subprocess.Popen(command, env=environment)))
+        name, seed, process = running.pop(0)
+        status = process.wait()
+        failed += status != 0
+        print(f"{name} seed {seed}: {'done' if status == 0 else f'failed with status {status}'}", flush=True)
+    print(f"{failed} failed runs")
+
+
+def table() -> None:
+    """Prints two Markdown tables: medians with ranges over seeds, and the non-zeros that reach each error."""
+    lines = recorded()
+    names = [name for name in configurations() if any(name == other for other, _ in lines)]
+    columns = ["configuration", "seeds", "non-zeros", "compression rate", "test error, %", "over plain dense", "s"]
+    print(f"| {' | '.join(columns)} |")
+    print("|" + " --- |" * len(columns))
+    for name in names:
+        own = {seed: line for (other, seed), line in lines.items() if other == name}
+        cells = [name, str(len(own))]
+        cells.append(median_and_range([line["nonzeros"] for line in own.values()], 0))
+        cells.append(median_and_range([line["compression_rate"] for line in own.values()], 1))
+        cells.append(median_and_range([line["test_error_percent"] for line in own.values()], 2))
+        pairs = [paired(line, lines["dense", seed]) for seed, line in own.items() if ("dense", seed) in lines and name != "dense"]
+        error = (sum(error**2 for _, error in pairs) ** 0.5) / len(pairs) if pairs else 0.0
+        cells.append(f"{statistics.mean(increase for increase, _ in pairs):+.2f} ± {error:.2f}" if pairs else "")
+        cells.append(median_and_range([line["seconds"] for line in own.values()], 0))
+        print("| " + " | ".join(cells) + " |")
+    print("\n| error at most, % | fewest non-zeros (median error over seeds) | compression rate |\n| --- | --- | --- |")
+    for level in LEVELS:
+        reached = smallest_at(level, lines)
+        print(f"| {level} | not reached | |" if reached is None else f"| {level} | {reached:,} | {431_080 / reached:.0f} |")
+
+
+def smallest_at(level: float, lines: dict[tuple[str, int], dict[str, Any]]) -> int | None:
+    """Finds the smallest size measured whose median test error is at most `level` per cent; nothing is interpolated."""
+    found: list[int] = []
+    for name in {name for name, _ in lines if name.startswith("smallest")}:
+        own = [line for (other, _), line in lines.items() if other == name]
+        if statistics.median(line["test_error_percent"] for line in own) <= level:
+            found.append(max(line["nonzeros"] for line in own))
+    return min(found, default=None)
+
+
+def figure() -> None:
+    """Draws test error over non-zeros, every run a point."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    drawing = Figure(figsize=(7.2, 4.4), layout="constrained")
+    FigureCanvasAgg(drawing)
+    axes = drawing.add_subplot()
+    runs = [line for (name, _), line in recorded().items() if not name.startswith("dense")]
+    axes.plot(
+        [r["nonzeros"] for r in runs], [r["test_error_percent"] for r in runs], "o", color="#0072b2", alpha=0.75, label="ellzero, one run"
+    )
+    axes.plot(431_080 / 342, 0.96, "s", color="0.6", label="the paper, DRR")
+    for level in LEVELS:
+        axes.axhline(level, color="0.8", linewidth=0.6)
+    axes.set_xscale("log")
+    axes.set_xlabel("non-zeros of 431,080")
+    axes.set_ylabel("test error, %")
+    axes.set_title("LeNet-5-Caffe on MNIST", fontsize=10)
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    for ending in ("png", "svg"):
+        drawing.savefig(FOLDER / f"lenet5.{ending}", dpi=150)
+
+
+def main() -> None:
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run_parser = commands.add_parser("run")
+    run_parser.add_argument("--configurations", nargs="+", required=True)
+    run_parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    run_parser.add_argument("--jobs", type=int, default=2)
+    one = commands.add_parser("one")
+    one.add_argument("name")
+    one.add_argument("seed", type=int)
+    commands.add_parser("table")
+    commands.add_parser("figure")
+    arguments = parser.parse_args()
+    if arguments.command == "run":
+        run(arguments.configurations, arguments.seeds, arguments.jobs)
+    elif arguments.command == "one":
+        run_one(arguments.name, arguments.seed)
+    elif arguments.command == "table":
+        table()
+    else:
+        figure()
+
+
+if __name__ == "__main__":
+    main()
