@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import BinaryIO
 
 from ellzero.cli.arguments import num_bytes
 from ellzero.cli.compress import Compress, Decompress, Verify, to_standard
@@ -41,7 +41,7 @@ class Limits:
     memory: int | None
 
     @classmethod
-    def parse(cls, max_size: str | None, memory: str | None) -> Self:
+    def parse(cls, max_size: str | None, memory: str | None) -> "Limits":
         """Reads both from the command line.
 
         Raises:

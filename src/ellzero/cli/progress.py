@@ -3,7 +3,7 @@
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -38,7 +38,7 @@ class Bar:
             seconds = time.monotonic() - self._started
             self._progress.update(self._task, completed=done, pace=pace(done, self._total, seconds, self._expected), refresh=True)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Bar":
         if self._progress is not None:
             self._progress.start()
         return self

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ellzero.plots.canvas import BLUE, ORANGE, draw
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 
+@runtime_checkable
 class Measured(Protocol):
     """What is drawn of a coder."""
 

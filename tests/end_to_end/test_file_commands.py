@@ -1,0 +1,407 @@
+"""The file commands as people use them; the stories are those of docs/stories.md."""
+
+import json
+import lzma
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+import safetensors.numpy
+
+import ellzero.cli.file_jobs
+from ellzero.archive.compress import compress, decompress
+from ellzero.cli.arguments import UsageError, arrange, as_command, num_bytes
+from ellzero.cli.bench_coders import OTHERS, missing
+from ellzero.cli.compress import Compress
+from ellzero.cli.main import main
+from ellzero.cli.progress import pace
+from ellzero.codec.container import MAGIC
+
+ROOT = Path(__file__).parents[2]
+TEXT = b"".join(b"line %d of a text that repeats itself, number %d\n" % (line, line * line) for line in range(40))
+OTHER = b"something else altogether, and shorter"
+posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files or signals")
+
+
+def run(*words: object) -> int:
+    """Runs a command in this process; returns its exit status."""
+    try:
+        return main([str(word) for word in words])
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+def environment() -> dict[str, str]:
+    return dict(os.environ) | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))}
+
+
+def start(*words: object, module: str = "ellzero.cli", **options) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", module, *map(str, words)]
+    return subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with the files a and b."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").write_bytes(TEXT)
+    (tmp_path / "b").write_bytes(OTHER)
+    return tmp_path
+
+
+def test_files_there_and_back_with_their_modes_and_times(folder: Path, capsysbinary: pytest.CaptureFixture[bytes]):
+    os.chmod("a", 0o640)
+    os.utime("a", ns=(1_000_000_000_000_000_000, 1_100_000_000_000_000_000))
+    assert run("compress", "a", "-1k", "b") == 0
+    assert names(folder) == ["a", "a.l0", "b", "b.l0"]  # inputs are kept
+    assert decompress(Path("a.l0").read_bytes()) == TEXT
+    os.unlink("a")
+    assert run("decompress", "b.l0", "a.l0", "-f") == 0
+    assert (Path("a").read_bytes(), Path("b").read_bytes()) == (TEXT, OTHER)
+    for name in ("a", "a.l0"):
+        status = os.stat(name)
+        assert status.st_mtime_ns == 1_100_000_000_000_000_000
+        if sys.platform != "win32":
+            assert stat.S_IMODE(status.st_mode) == 0o640
+    assert capsysbinary.readouterr() == (b"", b"")  # nothing is said, and no bar drawn, where nobody looks
+
+
+def test_files_story_18_the_decoder_needs_no_option_again(folder: Path, capsysbinary: pytest.CaptureFixture[bytes]):
+    assert run("compress", "-3", "--memory", "20M", "-o", "packed.l0", "a") == 0
+    assert run("decompress", "packed.l0", "-c") == 0
+    assert capsysbinary.readouterr().out == TEXT
+    assert run("decompress", "-opart", "packed.l0", "-v") == 0
+    assert Path("part").read_bytes() == TEXT
+    assert b"packed.l0 -> part" in capsysbinary.readouterr().err
+
+
+def test_cat_joins_what_it_decodes(folder: Path, capsysbinary: pytest.CaptureFixture[bytes]):
+    assert run("compress", "-1", "a", "b", "--rm") == 0
+    assert names(folder) == ["a.l0", "b.l0"]
+    assert run("cat", "a.l0", "b.l0", "a.l0") == 0
+    assert capsysbinary.readouterr().out == TEXT + OTHER + TEXT
+
+
+def test_files_story_01_the_input_is_never_the_output(folder: Path, capsys: pytest.CaptureFixture[str]):
+    Path("hard").hardlink_to("a")
+    for output in ("a", "./a", "hard"):
+        assert run("compress", "-1f", "a", "-o", output) == 1
+    assert Path("a").read_bytes() == TEXT
+    assert "name another" in capsys.readouterr().err
+
+
+def test_files_story_03_inputs_are_removed_only_for_a_finished_file(folder: Path, capsys: pytest.CaptureFixture[str]):
+    for words in (("-c", "a"), ("-o", "-", "a"), ("-o", "x", "a", "b"), ("-k", "a")):
+        assert run("compress", "-1", "--rm", *words) == 2
+    assert names(folder) == ["a", "b"]
+    Path("a.l0").write_bytes(b"in the way")
+    assert run("compress", "-1", "--rm", "a") == 1
+    assert names(folder) == ["a", "a.l0", "b"]
+    assert "a.l0 exists" in capsys.readouterr().err
+
+
+def test_files_story_04_test_changes_nothing(folder: Path):
+    assert run("compress", "-1", "a") == 0
+    before = {name: (os.stat(name).st_mtime_ns, Path(name).read_bytes()) for name in names(folder)}
+    assert run("test", "a.l0") == 0
+    assert run("test", "--rm", "a.l0") == 2  # there is no such option
+    assert before == {name: (os.stat(name).st_mtime_ns, Path(name).read_bytes()) for name in names(folder)}
+
+
+def test_files_story_05_existing_files_are_overwritten_on_request_only(folder: Path):
+    Path("a.l0").write_bytes(b"precious")
+    assert run("compress", "-1", "a") == 1
+    assert Path("a.l0").read_bytes() == b"precious"
+    assert run("compress", "-1", "-f", "a") == 0
+    assert run("decompress", "a.l0") == 1
+    assert run("decompress", "a.l0", "--force") == 0
+
+
+def test_files_stories_06_and_07_damage_is_an_error_and_leaves_no_output(folder: Path, capsys: pytest.CaptureFixture[str]):
+    blob = bytearray(compress(TEXT, level=1))
+    blob[len(blob) // 2] ^= 4
+    Path("bad.l0").write_bytes(blob)
+    Path("good.l0").write_bytes(compress(OTHER, level=1))
+    # The bad one does not stop the good one.
+    assert run("decompress", "--rm", "bad.l0", "good.l0") == 1
+    assert names(folder) == ["a", "b", "bad.l0", "good"]
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.startswith("ellzero: bad.l0: ")
+    assert run("test", "-q", "bad.l0") == 1
+
+
+def test_files_story_13_the_place_of_the_damage_is_said(folder: Path, capsys: pytest.CaptureFixture[str]):
+    blob = bytearray(compress(TEXT, level=1))
+    blob[40] ^= 4
+    Path("bad.l0").write_bytes(blob)
+    assert run("test", "bad.l0") == 1
+    assert "section from byte 15 to" in capsys.readouterr().err
+
+
+def test_files_story_08_test_says_name_and_ok_to_stderr(folder: Path, capsys: pytest.CaptureFixture[str]):
+    safetensors.numpy.save_file({"w": __import__("numpy").zeros((3, 4), "float32")}, "net.safetensors")
+    assert run("pack", "net.safetensors", "-q") == 0
+    assert run("compress", "-1", "a") == 0
+    assert run("test", "a.l0", "net.l0") == 0
+    assert capsys.readouterr() == ("", "a.l0: OK\nnet.l0: OK\n")
+    assert run("test", "-v", "a.l0", "net.l0") == 0
+    assert capsys.readouterr().err == f"a.l0: OK, {len(TEXT):,} bytes\nnet.l0: OK, a network of 1 tensors\n"
+    assert run("decompress", "net.l0") == 1
+    assert "ellzero unpack" in capsys.readouterr().err
+    assert run("list", "--json", "net.l0", "a.l0") == 0
+    network, data = json.loads(capsys.readouterr().out)
+    assert (network["kind"], network["tensors"], network["scalars"], network["original_bytes"]) == ("network", 1, 12, 48)
+    assert data["kind"] == "data"
+
+
+@pytest.mark.parametrize(
+    ("blob", "said"),
+    [
+        (b"", "it is empty"),
+        (b"no archive at all", "not an ellzero file"),
+        (lzma.compress(b"x"), "it is xz"),
+        (compress(b"x", level=1)[:-1], "truncated"),
+        (compress(b"x", level=1) + b"\n", "follow the end"),
+        (MAGIC + b"\x63" + compress(b"x", level=1)[5:], "upgrade ellzero"),
+        (compress(b"x", level=1).replace(b"\n", b"\r\n"), "line ends rewritten"),
+    ],
+    ids=["empty", "text", "xz", "cut", "appended", "newer", "transferred"],
+)
+@pytest.mark.parametrize("command", ["test", "decompress", "cat", "list"])
+def test_files_stories_09_and_10_and_17_what_is_no_archive_is_refused(
+    blob: bytes, said: str, command: str, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    Path("x.l0").write_bytes(blob)
+    assert run(command, "x.l0") == 1
+    out, err = capsys.readouterr()
+    assert (said in err, "Traceback" in err) == (True, False)
+    assert out == "" or command == "cat"  # what came before the damage has gone through the pipe
+    assert names(folder) == ["a", "b", "x.l0"]
+
+
+def test_files_story_12_what_was_written_is_decoded_again(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    real = ellzero.cli.file_jobs.decode_blocks
+    monkeypatch.setattr(ellzero.cli.file_jobs, "decode_blocks", lambda file, **_: [block[::-1] for block in real(file)])
+    assert run("compress", "-1", "--rm", "a") == 1
+    assert names(folder) == ["a", "b"]
+    assert "does not decode" in capsys.readouterr().err
+    assert run("compress", "-1", "--no-verify", "a") == 0
+
+
+def test_files_story_22_and_23_limits_name_need_and_option(folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert run("compress", "-1", "a") == 0
+    assert run("list", "--json", "a.l0") == 0
+    need = json.loads(capsys.readouterr().out)[0]["memory_bytes"]
+    assert run("test", "--memory", need, "--max-size", len(TEXT), "a.l0") == 0
+    assert run("test", f"--memory={need - 1}", "a.l0") == 1
+    said = capsys.readouterr().err
+    assert f"needs {need} bytes" in said
+    assert "--memory" in said
+    assert run("decompress", "-f", "--max-size", len(TEXT) - 1, "-o", "x", "a.l0") == 1
+    assert "--max-size" in capsys.readouterr().err
+    assert not Path("x").exists()
+    assert run("decompress", "--memory", "much", "a.l0") == 2
+
+
+@pytest.mark.parametrize("data", [b"", bytes(range(256)) * 64, os.urandom(20_000)], ids=["empty", "cycle", "noise"])
+def test_files_stories_24_and_28_empty_and_incompressible_files(data: bytes, folder: Path):
+    Path("x").write_bytes(data)
+    assert run("compress", "-1", "x", "--rm") == 0
+    assert os.stat("x.l0").st_size <= len(data) + len(data) // 1000 + 64
+    assert run("decompress", "x.l0") == 0
+    assert Path("x").read_bytes() == data
+
+
+def test_files_story_25_list_says_what_a_file_holds(folder: Path, capsys: pytest.CaptureFixture[str]):
+    import hashlib
+
+    assert run("compress", "-2", "a") == 0
+    assert run("list", "--json", "a.l0") == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    size = os.stat("a.l0").st_size
+    assert entry["sha256"] == hashlib.sha256(TEXT).hexdigest()
+    assert (entry["original_bytes"], entry["compressed_bytes"], entry["level"], entry["blocks"]) == (len(TEXT), size, 2, 1)
+    assert entry["ratio"] == pytest.approx(size / len(TEXT))
+    assert (entry["version"], entry["stored_blocks"]) == (0, 0)
+    assert entry["memory_bytes"] > 1 << 20
+    assert run("list", "a.l0", "missing.l0") == 1
+    out, err = capsys.readouterr()
+    assert f"{size:,}" in out
+    assert "missing.l0" in err
+    assert run("list") == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compress", "-c", "a", "b"),
+        ("compress", "-c", "-o", "x", "a"),
+        ("compress", "-0", "a"),
+        ("decompress", "-o", "x", "a", "b"),
+        ("bench",),
+    ],
+)
+def test_wrong_usage_has_the_status_2(words: tuple[str, ...], folder: Path):
+    assert run(*words) == 2
+    assert names(folder) == ["a", "b"]
+
+
+def test_names_without_and_with_the_ending(folder: Path, capsys: pytest.CaptureFixture[str]):
+    Path("x").write_bytes(compress(OTHER, level=1))
+    assert run("decompress", "x") == 1
+    assert "does not end in .l0" in capsys.readouterr().err
+    Path("x.l0").write_bytes(compress(OTHER, level=1))
+    assert run("compress", "x.l0") == 1
+    assert "already" in capsys.readouterr().err
+    assert run("compress", "-1f", "x.l0") == 0
+    assert decompress(decompress(Path("x.l0.l0").read_bytes())) == OTHER
+    assert run("compress", "folder") == 1
+
+
+def test_options_are_typed_as_those_of_xz():
+    assert arrange(["a", "-9kf", "b", "-oout"], Compress) == ["-k", "-f", "-o", "out", "--level", "9", "--", "a", "b"]
+    assert arrange(["-fo", "out", "-1", "-2", "--memory", "3M"], Compress) == ["-f", "-o", "out", "--memory", "3M", "--level", "2"]
+    assert arrange(["-v", "--", "-x", "-1"], Compress) == ["-v", "--", "-x", "-1"]
+    assert arrange(["-", "--level=3"], Compress) == ["--level=3", "--", "-"]
+    assert as_command(["-dc", "a"]) == ["decompress", "-c", "a"]
+    assert as_command(["-od", "-9"]) == ["compress", "-o", "d", "-9"]
+    assert as_command(["--test", "--", "-d"]) == ["test", "--", "-d"]
+    assert as_command([]) == ["compress"]
+
+
+def test_sizes_are_read_as_people_write_them():
+    assert [num_bytes(text) for text in ("5", "2k", "3M", "1GiB", "4 MB".replace(" ", ""))] == [5, 2048, 3 << 20, 1 << 30, 4 << 20]
+    for wrong in ("", "k", "1.5G", "-1", "3X"):
+        with pytest.raises(UsageError):
+            num_bytes(wrong)
+
+
+def test_files_story_27_speed_and_time_left():
+    assert pace(0, 2_000_000, 0.0, 20.0) == "about 50 kB/s, 0:40 left"
+    assert pace(1_000_000, 7_500_000, 10.0, 20.0) == "100 kB/s, 1:05 left"
+    assert pace(1_000_000, None, 10.0, 20.0) == "100 kB/s"
+
+
+def test_files_story_20_pipes(folder: Path):
+    data = bytes(range(256)) + b"\r\n\x1a" + TEXT
+    packer = start("-1", module="ellzero.cli.l0", stdin=subprocess.PIPE)
+    packed, said = packer.communicate(data)
+    assert (packer.returncode, said) == (0, b"")
+    assert decompress(packed) == data
+    unpacker = start("-dc", module="ellzero.cli.l0", stdin=subprocess.PIPE)
+    assert unpacker.communicate(packed) == (data, b"")
+    assert unpacker.returncode == 0
+
+
+@posix
+def test_files_story_21_progress_on_a_terminal_only(folder: Path):
+    pty = pytest.importorskip("pty")
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "ellzero.cli", "compress", "-1", "a"]
+    subprocess.run(command, env=environment() | {"TERM": "xterm"}, stdout=subprocess.DEVNULL, stderr=follower, check=True)
+    os.close(follower)
+    shown = b""
+    try:
+        while piece := os.read(leader, 1 << 16):
+            shown += piece
+    except OSError:
+        pass  # Linux's way to say that the terminal was closed.
+    os.close(leader)
+    assert b"kB/s" in shown
+    assert b"verifying" in shown
+    assert b"a -> a.l0" in shown
+
+
+def temporary(folder: Path, process: subprocess.Popen[bytes]) -> None:
+    """Waits until the process has begun to write."""
+    while not any(name.endswith(".tmp") for name in names(folder)):
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        time.sleep(0.005)
+
+
+@posix
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_files_story_02_a_signal_leaves_nothing_half_written(number: signal.Signals, folder: Path):
+    process = start("compress", "-", "-o", "x.l0", stdin=subprocess.PIPE)
+    temporary(folder, process)
+    process.send_signal(number)
+    assert process.wait() == 130
+    assert names(folder) == ["a", "b"]
+    process.communicate()
+
+
+@posix
+@pytest.mark.parametrize("direction", ["compress", "decompress"])
+def test_a_kill_in_either_direction_loses_nothing(direction: str, folder: Path):
+    source = Path("big" if direction == "compress" else "big.l0")
+    text = TEXT * 150
+    source.write_bytes(text if direction == "compress" else compress(text, level=1))
+    before = source.read_bytes()
+    process = start(direction, "--rm", *(["-1"] if direction == "compress" else []), source)
+    temporary(folder, process)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    process.communicate()
+    assert source.read_bytes() == before
+    assert not Path("big.l0" if direction == "compress" else "big").exists()
+
+
+@posix
+@pytest.mark.skipif(shutil.which("tar") is None, reason="tar is not installed")
+def test_tar_finds_l0(folder: Path):
+    script = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]["l0"]
+    module, function = script.split(":")
+    Path("bin").mkdir()
+    Path("bin/l0").write_text(f"#!{sys.executable}\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n")
+    os.chmod("bin/l0", 0o755)
+    known = environment() | {"PATH": os.pathsep.join((str(folder / "bin"), os.environ["PATH"]))}
+    packed = subprocess.run(["tar", "-I", "l0", "-cf", "both.tar.l0", "a", "b"], env=known, capture_output=True, text=True, check=False)
+    if "invalid option" in packed.stderr or "illegal option" in packed.stderr:
+        pytest.skip("this tar has no -I")
+    assert (packed.returncode, packed.stderr) == (0, "")
+    assert Path("both.tar.l0").read_bytes().startswith(MAGIC)
+    Path("out").mkdir()
+    subprocess.run(["tar", "-I", "l0", "-xf", "both.tar.l0", "-C", "out"], env=known, check=True)
+    assert (Path("out/a").read_bytes(), Path("out/b").read_bytes()) == (TEXT, OTHER)
+
+
+def test_files_story_26_bench_measures_and_names_what_is_missing(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(OTHERS, "brotli -11", ("no_such_package", OTHERS["brotli -11"][1]))
+    assert run("bench", "a", "-1", "--only", "xz -9e,brotli -11", "--json", "--plot", "picture.png") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["missing"] == ["brotli -11"]
+    ours, xz = said["results"]
+    assert (ours["coder"], xz["coder"]) == ("ellzero -1", "xz -9e")
+    assert ours["compressed_bytes"] == len(compress(TEXT, level=1))
+    assert xz["compressed_bytes"] == len(lzma.compress(TEXT, preset=9 | lzma.PRESET_EXTREME))
+    assert {"picture.png", "picture.svg"} <= set(names(folder))
+    assert run("bench", "missing", "--only", "none") == 1
+    assert run("bench", "a", "--only", "nothing") == 2
+
+
+def test_every_coder_that_is_installed_gives_back_its_input():
+    from ellzero.cli.bench_coders import coder
+
+    for name in OTHERS:
+        if not missing(name):
+            chosen = coder(name)
+            for data in (TEXT, OTHER):
+                assert chosen.decompress(chosen.compress(data)) == data
+    assert not missing("xz -9e")
+    assert not missing("bzip2 -9")
