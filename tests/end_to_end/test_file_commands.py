@@ -395,6 +395,16 @@ def test_files_story_26_bench_measures_and_names_what_is_missing(
     assert run("bench", "a", "--only", "nothing") == 2
 
 
+def test_the_text_of_the_demo_is_smaller_than_xz_makes_it(capsys: pytest.CaptureFixture[str]):
+    from ellzero.cli.demo_text import run_demo_text
+
+    run_demo_text()
+    said = capsys.readouterr().out
+    assert "restored bit for bit" in said
+    xz, ours = (int(line.split()[2].replace(",", "")) for line in said.splitlines() if "bits a byte" in line)
+    assert ours < 0.8 * xz
+
+
 def test_every_coder_that_is_installed_gives_back_its_input():
     from ellzero.cli.bench_coders import coder
 
