@@ -202,7 +202,7 @@ def test_files_story_12_what_was_written_is_decoded_again(
     assert run("compress", "-1", "--no-verify", "a") == 0
 
 
-def test_files_story_22_and_23_limits_name_need_and_option(folder: Path, capsys: pytest.CaptureFixture[str]):
+def test_files_stories_22_and_23_limits_name_need_and_option(folder: Path, capsys: pytest.CaptureFixture[str]):
     assert run("compress", "-1", "a") == 0
     assert run("list", "--json", "a.l0") == 0
     need = json.loads(capsys.readouterr().out)[0]["memory_bytes"]
