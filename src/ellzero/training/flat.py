@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ellzero.methods.protocol import Method
 from ellzero.training.steps import TINY, cap_of
+from ellzero.training.survivors import Survivors, joined
 from ellzero.types import At, Params
 
 LIMIT = 2**20
@@ -37,23 +38,37 @@ class FlatProximal:
         return self._fits[1]
 
     @torch.no_grad()
-    def step_(self, method: Method, optimizer: torch.optim.Optimizer, params: Params, state: nn.Module, at: At) -> None:
-        """Does what `method.after_step_` does with `step_sizes`, on all parameters together."""
+    def step_(
+        self,
+        method: Method,
+        optimizer: torch.optim.Optimizer,
+        params: Params,
+        state: nn.Module,
+        at: At,
+        survivors: Survivors | None = None,
+    ) -> None:
+        """Does what `method.after_step_` does with `step_sizes`, on all parameters together, and of pruned ones on the survivors."""
         group, tensors = optimizer.param_groups[0], [parameter.detach() for parameter in params.values()]
         states: list[dict[str, Tensor]] = [optimizer.state[parameter] for parameter in params.values()]
         root = (1.0 - float(group["betas"][1]) ** float(states[0]["step"])) ** 0.5
         learning_rate, eps = float(group["lr"]), float(group["eps"])
         moments = {name: one["exp_avg_sq"] for name, one in zip(params, states, strict=True)}
-        caps = self._capped(moments, root, eps, refresh=at.step % REFRESH == 0)
+        wholes = zip(params, tensors, moments.values(), strict=True)
+        indices = [None if survivors is None else survivors.index(*whole) for whole in wholes]
 
-        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        moment = torch.cat([one.reshape(-1) for one in moments.values()])
+        flat = joined(tensors, indices)
+        moment = joined(moments.values(), indices)
+        sizes = [tensor.numel() if index is None else index.numel() for tensor, index in zip(tensors, indices, strict=True)]
+        caps = self._capped(moments, sizes, root, eps, refresh=at.step % REFRESH == 0)
         steps = moment.clamp_min(TINY).sqrt_().add_(eps * root).reciprocal_().mul_(learning_rate * root)
         torch.minimum(steps, caps * learning_rate, out=steps)
         steps.mul_(moment.sign_())  # v is never negative, so its sign is the indicator of v > 0
         method.after_step_({"": flat}, state, {"": steps}, at)
-        parts = flat.split([tensor.numel() for tensor in tensors])
-        torch._foreach_copy_(tensors, [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)])
+        for tensor, index, part in zip(tensors, indices, flat.split(sizes), strict=True):
+            if index is None:
+                tensor.copy_(part.view(tensor.shape))
+            else:
+                tensor.view(-1).scatter_(0, index, part)
 
     def look_again(self) -> None:
         """Forgets what it has seen of the optimizer's memory, because some of that is gone."""
@@ -68,8 +83,7 @@ class FlatProximal:
         self.look_again()
         self._caps = dict(caps)
 
-    def _capped(self, moments: Mapping[str, Tensor], root: float, eps: float, *, refresh: bool) -> Tensor:
-        sizes = [moment.numel() for moment in moments.values()]
+    def _capped(self, moments: Mapping[str, Tensor], sizes: list[int], root: float, eps: float, *, refresh: bool) -> Tensor:
         if refresh or self._caps.keys() != moments.keys():
             self._caps = {name: float(cap_of(moment, root, 1.0, eps)) for name, moment in moments.items()}
             self._flat_caps = None

@@ -1,11 +1,12 @@
 """Masks in force: checked once, kept as cheap multiplications for every step."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor, nn
 
 from ellzero.params import canonical_name
+from ellzero.training.survivors import Survivors
 from ellzero.types import Masks, Params
 
 
@@ -71,16 +72,21 @@ def parameters_for(module: nn.Module, masks: Masks) -> dict[str, Tensor]:
 
 
 class Keep:
-    """Masks as factors 1 and 0 in each parameter's type and place: multiplying by them is the cheapest masking there is."""
+    """Masks as factors 1 and 0 in each parameter's type and place: multiplying by them is the cheapest masking there is.
+
+    Attributes:
+        survivors: where the kept weights of sparse masks lie.
+    """
 
     def __init__(self, masks: Masks) -> None:
         # A mask that keeps everything costs nothing.
         self._masks = {name: mask for name, mask in masks.items() if not bool(mask.all())}
         self._factors: dict[str, Tensor] = {}
+        self.survivors = Survivors(self._masks)
 
-    def apply_to_gradients_(self, params: Params) -> None:
-        """Multiplies the dense gradients that exist by 0 where their weight is pruned."""
-        gradients = {name: params[name].grad for name in self._masks if name in params}
+    def apply_to_gradients_(self, params: Params, *, but: Collection[str] = ()) -> None:
+        """Multiplies the dense gradients that exist by 0 where their weight is pruned, but those named."""
+        gradients = {name: params[name].grad for name in self._masks if name in params and name not in but}
         self._multiply_({name: grad for name, grad in gradients.items() if grad is not None and grad.layout is torch.strided})
 
     def apply_to_weights_(self, params: Params) -> None:

@@ -232,13 +232,17 @@ class Sparsifier:
             return
         each = self._attached[optimizer]
         params, at, scale = _requiring_grad(each.params), self._at(each.step), _gradient_scale(optimizer)
+        done: list[str] = []
         if params and self.phase is Phase.REGULARISE:
             if each.watch.due():
                 self.last = measure(self.method, params, self.state, at, scale)
                 each.watch.saw(self.last)
-            self.method.add_gradient_(params, self.state, at, scale)
+            if self._keep is not None:
+                done = self._keep.survivors.add_gradient_(self.method, params, self.state, at, scale)
+            if not done:
+                self.method.add_gradient_(params, self.state, at, scale)
         if self._keep is not None:
-            self._keep.apply_to_gradients_(each.trainable)
+            self._keep.apply_to_gradients_(each.trainable, but=done)
 
     def _after_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _will_skip(optimizer):
@@ -247,7 +251,7 @@ class Sparsifier:
         params, at = _requiring_grad(each.params), self._at(each.step)
         if params and self.phase is Phase.REGULARISE:
             if each.flat.fits(self.method, optimizer, params, at):
-                each.flat.step_(self.method, optimizer, params, self.state, at)
+                each.flat.step_(self.method, optimizer, params, self.state, at, None if self._keep is None else self._keep.survivors)
             else:
                 with torch.no_grad():
                     steps = step_sizes(optimizer, params, self._workspace) if self.method.proximal else {}
