@@ -1,4 +1,5 @@
 import copy
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,14 @@ from ellzero.pruning import Allocation, layerwise_prune_, magnitude_masks
 from ellzero.pruning.layer_inputs import Regression, matrix, observe, outputs_by_position, unfolded, write_matrix_
 from ellzero.pruning.layer_problem import cheapest
 from ellzero.pruning.random_gradient import call_model
+
+
+@pytest.fixture(autouse=True)
+def _drawn_weights() -> Iterator[None]:
+    """Layers draw their weights from the global generator."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
 
 
 def correlated(generator: torch.Generator, samples: int, *shape: int) -> torch.Tensor:
@@ -142,6 +151,52 @@ def test_what_nothing_reads_any_more_is_removed_whatever_the_budget(generator: t
         assert model.state_dict()[name][:3].all()
     assert result.zeros == 30
     torch.testing.assert_close(model(inputs).detach(), dense, rtol=1e-3, atol=1e-3)
+
+
+def test_dead_units_leave_the_budget_to_the_living(generator: torch.Generator):
+    model = MLP((8, 6, 2), seed=1)
+    with torch.no_grad():
+        model.layers[1].weight[:, 3:] *= 1e-5  # pyright: ignore[reportIndexIssue]
+    result = layerwise_prune_(model, correlated(generator, 200, 8), zeros=0.5, allocate=Allocation.TOGETHER)
+    # Of 30 zeros, 24 lead to dead units, so that those of living ones keep every weight.
+    assert not model.state_dict()["layers.0.weight"][3:].any()
+    assert model.state_dict()["layers.0.weight"][:3].all()
+    assert 30 <= result.zeros <= 31
+
+
+def test_weights_from_a_unit_that_has_become_0_are_removed(generator: torch.Generator):
+    model = nn.Sequential(nn.Linear(8, 6, bias=False), nn.ReLU(), nn.Linear(6, 2))
+    with torch.no_grad():
+        model[0].weight[5] = 0
+        model[0].weight[5, 2] = 1e-3
+        model[2].weight[:, 5] = 1e3
+    inputs = correlated(generator, 200, 8)
+    result = layerwise_prune_(model, inputs, zeros=1 / 6)
+    # The last layer, pruned first, keeps them: they matter for its outputs. Then the unit's one small weight goes.
+    assert not model[0].weight[5].any()
+    assert not model[2].weight[:, 5].any()
+    assert not result.masks["2.weight"][:, 5].any()
+    assert result.layers[1].zeros == 4
+
+
+@pytest.mark.parametrize("piece", [1, 1 << 23])
+def test_every_layer_is_the_least_squares_fit_of_the_dense_outputs_to_the_inputs_that_come_now(
+    piece: int, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("ellzero.pruning.layer_inputs._PIECE_ENTRIES", piece)
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(64, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+    inputs = correlated(generator, 150, 2, 6, 6).double()
+    dense = copy.deepcopy(model)
+    result = layerwise_prune_(model, list(inputs.split(60)), zeros=0.5, damping=1e-12, per_feature=None)
+    now = then = inputs
+    for index, (layer, original) in enumerate(zip(model, dense, strict=True)):
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            columns = unfolded(layer, now).flatten(0, 1)
+            residuals = (outputs_by_position(layer, original(then)) - outputs_by_position(layer, layer(now))).flatten(0, 1).detach()
+            kept = torch.cat((result.masks[f"{index}.weight"].flatten(1), result.masks[f"{index}.bias"][:, None]), 1)
+            gradient = (residuals.T @ columns).abs()
+            assert gradient[kept].max() < 1e-6 * gradient[~kept].max()
+        now, then = layer(now).detach(), original(then).detach()
 
 
 def residual(generator: torch.Generator) -> nn.Sequential:
