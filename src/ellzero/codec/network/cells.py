@@ -4,7 +4,7 @@
 
 import numpy as np
 
-from ellzero.codec.jit import Integer, inlined, kernel
+from ellzero.codec.jit import Integer, kernel
 from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.network.layout import (
     ABOVE,
@@ -45,7 +45,7 @@ _RATE = rate_table()
 _LONGEST = np.int64(255)
 
 
-@inlined
+@kernel
 def _steps(left: Integer) -> np.int64:
     """Sorts a number of chances that are left into classes 1 to 7."""
     step = np.int64(1)
@@ -55,7 +55,7 @@ def _steps(left: Integer) -> np.int64:
     return step
 
 
-@inlined
+@kernel
 def _log(value: Integer) -> np.int64:
     """Returns four times the logarithm to base 2 of 4 + value, less 8; between powers of two by the two bits that follow the first."""
     value = np.int64(value) + np.int64(4)
@@ -66,14 +66,14 @@ def _log(value: Integer) -> np.int64:
     return np.int64(4) * shift + value - np.int64(4)
 
 
-@inlined
+@kernel
 def _moved(mean: Integer, seen: Integer, size: Integer) -> np.int64:
     """Returns a mean after one more magnitude."""
     rate = np.int64(_RATE[min(np.int64(seen), _LONGEST)])
     return mean + ((((size << np.int64(8)) - mean) * rate) >> np.int64(16))
 
 
-@inlined
+@kernel
 def _clip(value: Integer, limit: Integer) -> np.int64:
     return min(max(np.int64(value), np.int64(0)), np.int64(limit) - np.int64(1))
 
@@ -178,7 +178,9 @@ def code_cells(
                 slots[10] = ZERO_SLOTS + 165 + near
                 around = min(abs(left), two) + np.int64(3) * min(abs(over), two) + np.int64(9) * min(abs(up), two)
                 slots[11] = ZERO_SLOTS + 213 + around + np.int64(27) * min(abs(block), two)
-                nonzero = code_mixed(state, data, decode, memory, weights, slots, 12, ZERO, np.int64(size > zero), _LIMIT)
+                nonzero = code_mixed(
+                    state, data, decode, memory, weights, slots, np.int64(12), np.int64(ZERO), np.int64(size > zero), np.int64(_LIMIT)
+                )
             if nonzero:
                 negative = np.int64(levels[at] < 0)
                 if not repeats or not code_repeat(state, data, decode, memory, levels, extra, repeat, at):

@@ -28,12 +28,13 @@ def code_flags(
     """Codes one decision a line.
 
     Args:
-        state, data, decode, memory, weights, slots: as in `code_mixed`.
+        state, data, decode, memory, weights, slots: as in `mix`.
         flags: 1 where the line lives, [n]; filled in where the stream is read.
         width: of the image that the lines are pixels of, or 1.
         link: class of the same line in an earlier tensor, 0..7, [n]; zeros without one.
     """
     width = np.int64(width)
+    inputs, mixer, limit = np.int64(4), np.int64(LIVE), np.int64(_LIMIT)
     zero, one, two = np.int64(0), np.int64(1), np.int64(2)
     for index in range(flags.size):
         at = np.int64(index)
@@ -47,4 +48,4 @@ def code_flags(
         slots[1] = LIVE_SLOTS + 1 + left + two * up + np.int64(4) * up_right + np.int64(8) * up_left
         slots[2] = LIVE_SLOTS + 17 + linked
         slots[3] = LIVE_SLOTS + 21 + linked * np.int64(6) + left + second + up + up_right + up_left
-        flags[at] = np.uint8(code_mixed(state, data, decode, memory, weights, slots, 4, LIVE, np.int64(flags[at]), _LIMIT))
+        flags[at] = np.uint8(code_mixed(state, data, decode, memory, weights, slots, inputs, mixer, np.int64(flags[at]), limit))

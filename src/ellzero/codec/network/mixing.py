@@ -90,7 +90,7 @@ def code_alone(state: State, data: Buffer, decode: bool, memory: Memory, slot: I
 
 
 @inlined
-def code_mixed(
+def mix(
     state: State,
     data: Buffer,
     decode: bool,
@@ -147,3 +147,20 @@ def code_mixed(
         p += ((_CERTAIN * decided - p) * np.int64(_RATE[count])) >> np.int64(16)
         memory[slot] = np.uint32((p << _COUNT_BITS) | min(count + np.int64(1), np.int64(limit)))
     return decided
+
+
+@kernel
+def code_mixed(
+    state: State,
+    data: Buffer,
+    decode: bool,
+    memory: Memory,
+    weights: Weights,
+    slots: Slots,
+    inputs: Integer,
+    mixer: Integer,
+    bit: Integer,
+    limit: Integer,
+) -> np.int64:
+    """Codes a decision as `mix` does, as a call of its own, where decisions are few; all numbers are int64."""
+    return mix(state, data, decode, memory, weights, slots, inputs, mixer, bit, limit)

@@ -48,12 +48,13 @@ def code_name(
     """Codes bytes up to and with the next 0, or `limit` of them.
 
     Args:
-        state, data, decode, memory, weights, slots: as in `code_mixed`.
+        state, data, decode, memory, weights, slots: as in `mix`.
         history: all names so far, each ended by 0; the next from `written[0]` on, filled in where it is read.
         written: the number of bytes so far; the place where the last name like this one goes on, and for how many bytes it was.
         limit: the largest number of bytes.
     """
     zero, one = np.int64(0), np.int64(1)
+    inputs, limit_of_cells = np.int64(_INPUTS), np.int64(_LIMIT)
     for _ in range(limit):
         at = written[0]
         if written[2] == zero:
@@ -81,7 +82,7 @@ def code_name(
             slots[5] = np.int64(256) + (known * np.int64(2) + wanted if agrees else zero)
             mixer = zero if not agrees else (one if known < np.int64(3) else np.int64(2))
             bit = (np.int64(history[at]) >> shift) & one
-            node = node * np.int64(2) + code_mixed(state, data, decode, memory, weights, slots, _INPUTS, mixer, bit, _LIMIT)
+            node = node * np.int64(2) + code_mixed(state, data, decode, memory, weights, slots, inputs, mixer, bit, limit_of_cells)
         byte = np.uint8(node & np.int64(255))
         if written[2] > zero and history[written[1]] == byte:
             written[1] += one

@@ -5,7 +5,7 @@
 import numpy as np
 
 from ellzero.codec.adaptive import code_adaptive
-from ellzero.codec.jit import Integer, inlined
+from ellzero.codec.jit import Integer, inlined, kernel
 from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.network.layout import (
     ESCAPE_SLOTS,
@@ -17,7 +17,7 @@ from ellzero.codec.network.layout import (
     SIGN_SLOTS,
     UNARY,
 )
-from ellzero.codec.network.mixing import Memory, Slots, Weights, code_alone, code_mixed, code_raw
+from ellzero.codec.network.mixing import Memory, Slots, Weights, code_alone, code_mixed, code_raw, mix
 
 LIMIT = 255
 MAX_LEVEL_BITS = 29
@@ -44,7 +44,7 @@ def code_magnitude(
     """Codes a magnitude, at least 1. Returns it, int64.
 
     Args:
-        state, data, decode, memory, weights, slots: as in `code_mixed`.
+        state, data, decode, memory, weights, slots: as in `mix`.
         size: the magnitude; anything where the stream is read.
         expected: class of what row, channel and tap together let one expect.
         near: class of the neighbours' magnitudes.
@@ -66,9 +66,7 @@ def code_magnitude(
         slots[4] = base + 97 + pair
         slots[5] = base + 161 + min(np.int64(tap), np.int64(30))
         slots[6] = base + 192 + lines
-        if not code_mixed(
-            state, data, decode, memory, weights, slots, inputs, MAGNITUDE - 1 + magnitude, np.int64(size > magnitude), LIMIT
-        ):
+        if not mix(state, data, decode, memory, weights, slots, inputs, MAGNITUDE - 1 + magnitude, np.int64(size > magnitude), LIMIT):
             return magnitude
         magnitude += one
     rest = np.int64(size) - np.int64(UNARY)
@@ -81,7 +79,7 @@ def code_magnitude(
     return np.int64(UNARY) + ((one << bits) | np.int64(low))
 
 
-@inlined
+@kernel
 def _ternary(level: Integer) -> np.int64:
     return np.int64(1) + np.int64(level > 0) - np.int64(level < 0)
 
@@ -104,7 +102,7 @@ def code_sign(
     slots[0] = SIGN_SLOTS
     slots[1] = SIGN_SLOTS + 1 + _ternary(left) * np.int64(3) + _ternary(up)
     slots[2] = SIGN_SLOTS + 10 + _ternary(block) * np.int64(3) + _ternary(over)
-    return code_mixed(state, data, decode, memory, weights, slots, 3, SIGN, negative, LIMIT)
+    return code_mixed(state, data, decode, memory, weights, slots, np.int64(3), np.int64(SIGN), negative, np.int64(LIMIT))
 
 
 @inlined
