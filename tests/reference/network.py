@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator
 from math import prod
 
-from decoder import Message, check
+from decoder import NETWORK, Message, check, sections
 
 NAMES = "F32 F16 BF16 F64 I64 I32 I16 I8 U8 U16 U32 U64 BOOL F8_E4M3 F8_E5M2 C64 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ"
 TYPES = NAMES.split()
@@ -373,3 +373,11 @@ def decode_group(payload: bytes, names: list[str]) -> Iterator[tuple[str, tuple[
             words = [pack(value, dtype) for value in values]
         names.append(name)
         yield name, (dtype, tuple(shape), words)
+
+
+def decode(file: bytes) -> dict[str, tuple[str, tuple[int, ...], list[int]] | str]:
+    """Decodes a network file."""
+    holds, groups, trailer = sections(file)
+    check(holds == NETWORK and trailer == b"" and all(kind == 1 for kind, _ in groups), "no network")
+    names: list[str] = []
+    return {name: tensor for _, payload in groups for name, tensor in decode_group(payload, names)}

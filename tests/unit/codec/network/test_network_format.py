@@ -99,10 +99,9 @@ LITERAL = "89 6c 30 0a 00 02 01 11 59 af 69 68 b6 37 e9 7e b7 97 81 ac 58 bb ae 
 def test_the_decoder_written_from_the_document_alone_agrees(monkeypatch: pytest.MonkeyPatch, mixed_cells: int, seed: int):
     monkeypatch.setattr(matrix, "MIXED_CELLS", mixed_cells)
     entries = of_every_kind(seed)
-    groups = list(encode_network(entries))
-    names: list[str] = []
-    decoded = [pair for group in groups for pair in reference.decode_group(group, names)]
-    for (name, value), tensor in zip(decoded, decode_network(groups), strict=True):
+    file = written(entries)
+    decoded = reference.decode(file)
+    for (name, value), tensor in zip(decoded.items(), read(file), strict=True):
         assert name == tensor.name
         if isinstance(tensor, Tied):
             assert value == tensor.of
