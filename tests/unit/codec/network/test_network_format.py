@@ -180,6 +180,14 @@ def test_damaged_groups_decode_to_an_error_or_to_other_tensors_and_nothing_else(
     assert failed > 100
 
 
+def test_levels_that_claim_to_repeat_bits_are_an_error(monkeypatch: pytest.MonkeyPatch):
+    # Believing it would read memory that is not there, in either direction.
+    monkeypatch.setattr(matrix.Levels, "repeats", lambda _: True)
+    entry = Quantised(name="a", dtype=DType.F32, shape=(300,), levels=np.ones(300, np.int32), grid=Uniform(steps=(1.0,)))
+    with pytest.raises(FormatError, match="claims to repeat"):
+        written([entry])
+
+
 def test_bytes_after_the_last_tensor_are_an_error():
     group = next(encode_network(of_every_kind(0)))
     with pytest.raises(FormatError, match="longer than what it holds"):
