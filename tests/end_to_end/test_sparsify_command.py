@@ -264,6 +264,7 @@ def test_the_demo_runs_without_data_and_again(tmp_path):
         assert done.returncode == 0, done.stderr
     assert "smoke test" in done.stdout
     assert "network.png" in done.stdout
+    assert "restored bit for bit" in done.stdout
     other = tmp_path / "other"
     other.mkdir()
     (other / "precious.txt").write_text("mine")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from ellzero.archive.compressed_file import BinaryFile
 from ellzero.cli.arguments import num_bytes
 from ellzero.cli.compress import Compress, Decompress, Verify, to_standard
 from ellzero.cli.messages import say
@@ -141,7 +142,7 @@ def verify_file(source: Path, options: Verify, limits: Limits) -> None:
         say(f"{shown(source)}: OK" + (f", {what}" if options.verbose else ""))
 
 
-def _encode(reader: BinaryIO, sink: Sink, source: Path, options: Compress, memory: int | None) -> tuple[Original, int]:
+def _encode(reader: BinaryFile, sink: Sink, source: Path, options: Compress, memory: int | None) -> tuple[Original, int]:
     # Some files of the system say that they are empty and are not.
     size = _size(reader) or None
     expected = model_for(options.level, size, memory).microseconds_per_byte
@@ -157,7 +158,7 @@ def _encode(reader: BinaryIO, sink: Sink, source: Path, options: Compress, memor
         return tally.original, encoder.finish()
 
 
-def _verify(copy: BinaryIO, original: Original, source: Path, options: Compress, memory: int | None) -> None:
+def _verify(copy: Source, original: Original, source: Path, options: Compress, memory: int | None) -> None:
     expected = model_for(options.level, original.size, memory).microseconds_per_byte
     tally = Tally()
     with Bar(f"verifying {shown(source)}", original.size, expected=expected, hidden=options.quiet) as bar:
@@ -207,7 +208,7 @@ def _announced(reader: Source) -> int | None:
 
 
 @contextmanager
-def _readable(writer: BinaryIO, *, standard: bool) -> Generator[tuple[Sink, BinaryIO], None, None]:
+def _readable(writer: BinaryFile, *, standard: bool) -> Generator[tuple[Sink, BinaryIO], None, None]:
     """Yields where to write, and a file from which the same can be read afterwards."""
     if not standard and stat.S_ISREG(os.fstat(writer.fileno()).st_mode):
         with os.fdopen(os.dup(writer.fileno()), "rb") as copy:
@@ -242,7 +243,7 @@ def _original_name(source: Path) -> Path:
     return source.with_suffix("")
 
 
-def _size(file: BinaryIO) -> int | None:
+def _size(file: BinaryFile) -> int | None:
     """Returns the size of a file on disk; None for pipes and the like."""
     try:
         status = os.fstat(file.fileno())

@@ -23,7 +23,3 @@ def l0(arguments: Sequence[str] | None = None) -> int:
         print(f"l0 of ellzero {__version__}")
         return 0
     return main(as_command(words))
-
-
-if __name__ == "__main__":
-    sys.exit(l0())
