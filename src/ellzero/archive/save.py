@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from ellzero.archive.calibrate import Calibrated
 from ellzero.archive.entries import Report, write_entries
 from ellzero.archive.grids import Quantiser
 from ellzero.archive.sources import image_width as guessed_width
@@ -43,7 +44,9 @@ def save_file(
         return write_entries(file, _entries(tensors, widths), quantise)
 
 
-def save_model(model: nn.Module, path: str | os.PathLike[str], *, quantise: Quantiser | None = None, image_width: int = 0) -> Report:
+def save_model(
+    model: nn.Module, path: str | os.PathLike[str], *, quantise: Quantiser | Calibrated | None = None, image_width: int = 0
+) -> Report:
     """Saves the `state_dict` of a model; see `save_file`.
 
     Only parameters are moved to a grid: running statistics and counters come back bit for bit.
@@ -51,7 +54,7 @@ def save_model(model: nn.Module, path: str | os.PathLike[str], *, quantise: Quan
     Args:
         model: any module.
         path: the file.
-        quantise: as in `save_file`.
+        quantise: as in `save_file`, or `Calibrated` by unlabelled inputs; the model itself is not changed.
         image_width: width of the images that the first weight takes, where each of its columns is a pixel; found by itself for networks
             that begin with a linear layer of h * w inputs in a square image.
 
@@ -59,6 +62,8 @@ def save_model(model: nn.Module, path: str | os.PathLike[str], *, quantise: Quan
         ValueError, TypeError, OSError: as in `save_file`.
     """
     require_module(model)
+    if isinstance(quantise, Calibrated):
+        model, quantise = quantise.apply(model)
     state = model.state_dict()
     parameters = {tensor.data_ptr() for tensor in model.parameters()}
     kept = {name for name, tensor in state.items() if tensor.data_ptr() not in parameters}
