@@ -13,7 +13,6 @@ from torch import Tensor, nn
 import ellzero as lz
 from ellzero.cli.main import main
 
-
 # Not an entry None in sys.modules: the parser of the command line takes that for a torch that is there.
 NO_TORCH = """
 class Absent:
@@ -73,7 +72,9 @@ def test_story_31_and_32_a_sparse_network_is_smaller_on_disk_and_the_command_say
     assert f"{size:,} in the file" in capsys.readouterr().err
 
 
-def test_a_checkpoint_of_torch_goes_both_ways_and_hides_no_code(tensors: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_checkpoint_of_torch_goes_both_ways_and_hides_no_code(
+    tensors: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     torch.save({"epoch": 3, "state_dict": tensors}, tmp_path / "net.pt")
     assert main(["pack", str(tmp_path / "net.pt"), "-q"]) == 0
     assert main(["unpack", str(tmp_path / "net.l0"), "-o", str(tmp_path / "back.pt"), "-q"]) == 0
@@ -111,7 +112,9 @@ def test_story_34_tied_tensors_are_stored_once_and_load_into_their_model(tmp_pat
     assert other.head.weight is other.embedding.weight
 
 
-def test_story_33_a_folder_as_hugging_face_stores_it_with_shards(tensors: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_story_33_a_folder_as_hugging_face_stores_it_with_shards(
+    tensors: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     folder = tmp_path / "model"
     folder.mkdir()
     names = list(tensors)
@@ -136,7 +139,13 @@ def test_a_grid_is_asked_for_and_never_assumed(tensors: dict[str, Tensor], tmp_p
     source = tmp_path / "net.safetensors"
     safetensors.torch.save_file(tensors, source)
     sizes = {}
-    for words in ([], ["--lossless"], ["--quantise", "log"], ["--ratio", "1.6", "--quantise", "log"], ["--quantise", "uniform", "--error", "0.1"]):
+    for words in (
+        [],
+        ["--lossless"],
+        ["--quantise", "log"],
+        ["--ratio", "1.6", "--quantise", "log"],
+        ["--quantise", "uniform", "--error", "0.1"],
+    ):
         assert main(["pack", *words, str(source), "-q", "-f"]) == 0
         sizes[" ".join(words)] = (tmp_path / "net.l0").stat().st_size
         zeros = tensors["layer.weight"] == 0
