@@ -28,8 +28,7 @@ TEST_IMAGES = 10_000
 def configurations() -> dict[str, Callable[[], Any]]:
     """Lists every configuration by name; imports torch."""
     from ellzero.cli.recipes import fast, paper, smallest
-    from ellzero.methods import DRR, RL1, Unregularised
-    from ellzero.methods import geometric
+    from ellzero.methods import DRR, RL1, Unregularised, geometric
     from ellzero.training import Anneal, Cosine, Cycles, Epochs, NonZeros, Warm
 
     def dense(epochs: int, **treatment: Any) -> Any:

@@ -9,6 +9,8 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "ellzero.archive.calibrate": ("Calibrated", "CalibratedModel"),
+    "ellzero.archive.compress": ("compress", "decompress", "open"),
     "ellzero.archive.entries": ("Report",),
     "ellzero.archive.grids": ("LogGrid", "Quantiser", "UniformGrid"),
     "ellzero.archive.load": ("NetworkFile", "load_file", "load_model", "open_file"),
@@ -71,6 +73,7 @@ _HOMES = {
         "Within",
         "fold",
         "fold_",
+        "layerwise_prune_",
         "magnitude_masks",
         "random_gradient",
         "rebind_",

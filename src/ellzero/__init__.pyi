@@ -1,5 +1,7 @@
 """The public names, for type checkers; `__init__.py` resolves them when they are first used."""
 
+from ellzero.archive.calibrate import Calibrated as Calibrated, CalibratedModel as CalibratedModel
+from ellzero.archive.compress import compress as compress, decompress as decompress, open as open
 from ellzero.archive.entries import Report as Report
 from ellzero.archive.grids import LogGrid as LogGrid, Quantiser as Quantiser, UniformGrid as UniformGrid
 from ellzero.archive.load import NetworkFile as NetworkFile, load_file as load_file, load_model as load_model, open_file as open_file
@@ -79,6 +81,7 @@ from ellzero.pruning import (
     Within as Within,
     fold as fold,
     fold_ as fold_,
+    layerwise_prune_ as layerwise_prune_,
     magnitude_masks as magnitude_masks,
     random_gradient as random_gradient,
     rebind_ as rebind_,
