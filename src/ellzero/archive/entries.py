@@ -9,6 +9,7 @@ import numpy as np
 from ellzero.archive.grids import Quantiser
 from ellzero.codec.network.dtypes import DType, Reading
 from ellzero.codec.network.format import write_network
+from ellzero.codec.network.grids import roundable
 from ellzero.codec.network.tensors import Entry, Exact, Quantised, Tied
 from ellzero.codec.streams import Sink
 
@@ -76,11 +77,7 @@ def quantised(entry: Exact, quantiser: Quantiser) -> Exact | Quantised:
     Raises:
         ValueError: it has a number that is not finite.
     """
-    if (
-        entry.dtype.reading is not Reading.FLOAT
-        or entry.dtype.words != 1
-        or (entry.dtype.array_type is None and entry.dtype is not DType.BF16)
-    ):
+    if not roundable(entry.dtype):
         return entry
     values = values_of(entry)
     if not np.isfinite(values).all():

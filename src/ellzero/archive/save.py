@@ -1,5 +1,6 @@
 """Saves networks as `.l0` files."""
 
+import io
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from ellzero.archive.grids import Quantiser
 from ellzero.archive.sources import image_width as guessed_width
 from ellzero.archive.torch_tensors import from_torch
 from ellzero.codec.network.tensors import Entry, Tied
+from ellzero.codec.streams import Sink
 from ellzero.files import replacing
 from ellzero.params import require_module
 
@@ -64,13 +66,29 @@ def save_model(
     require_module(model)
     if isinstance(quantise, Calibrated):
         model, quantise = quantise.apply(model)
+    with replacing(Path(path)) as file:
+        return write_model(file, model, quantise, image_width)
+
+
+def model_bytes(model: nn.Module, *, quantise: Quantiser | None = None) -> bytes:
+    """Returns what `save_model` would write.
+
+    Raises:
+        ValueError, TypeError: as in `save_file`.
+    """
+    file = io.BytesIO()
+    write_model(file, model, quantise, 0)
+    return file.getvalue()
+
+
+def write_model(file: Sink, model: nn.Module, quantise: Quantiser | None = None, image_width: int = 0) -> Report:
+    """Writes a model to an open file; arguments as in `save_model`."""
     state = model.state_dict()
     parameters = {tensor.data_ptr() for tensor in model.parameters()}
     kept = {name for name, tensor in state.items() if tensor.data_ptr() not in parameters}
     first = next((name for name, tensor in state.items() if tensor.ndim >= 2), None)
     widths = {} if first is None or state[first].ndim != 2 else {first: image_width or guessed_width(first, tuple(state[first].shape))}
-    with replacing(Path(path)) as file:
-        return write_entries(file, _entries(state, widths), quantise, kept)
+    return write_entries(file, _entries(state, widths), quantise, kept)
 
 
 def _entries(tensors: Mapping[str, Tensor], widths: Mapping[str, int]) -> Iterator[Entry]:

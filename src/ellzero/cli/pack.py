@@ -3,11 +3,14 @@
 import enum
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from ellzero.manners import STANDARD
+
+if TYPE_CHECKING:
+    from ellzero.archive.grids import Quantiser
 
 SUFFIX = ".l0"
 
@@ -17,6 +20,8 @@ class GridName(enum.Enum):
 
     LOG = "log"
     UNIFORM = "uniform"
+    SHARED = "shared"
+    CALIBRATED = "calibrated"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +29,18 @@ class Pack:
     """Packs a network into a small file: lossless, or with its weights on a grid.
 
     Reads safetensors (one file, or an index of shards), a checkpoint of torch that holds weights alone (.pt, .pth, .bin), or a folder of
-    one of these: a run of `ellzero sparsify`, or a model as Hugging Face stores it. Without --quantise every bit comes back.
+    one of these: a run of `ellzero sparsify`, or a model as Hugging Face stores it. Without --quantise, --data or --fold-batchnorm every
+    bit comes back.
+
+    Examples:
+
+      ellzero pack model.safetensors
+
+      ellzero pack model.safetensors --quantise uniform --error 0.05
+
+      ellzero pack model.safetensors --model mine:factory --data mine:inputs --fold-batchnorm
+
+      ellzero pack model.safetensors --model mine:factory --input 3x32x32 --quantise calibrated --fold-batchnorm
     """
 
     network: tyro.conf.Positional[Path]
@@ -32,13 +48,28 @@ class Pack:
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None
     """The file to write, or - for standard output; by default the name of the network with the ending .l0."""
     quantise: GridName | None = None
-    """Move weights to a grid: log (each weight by at most a factor of about sqrt(ratio); for sparse networks) or uniform (by --error)."""
+    """Move weights to a grid: log (each weight by at most a factor of about sqrt(ratio); for sparse networks), uniform (each tensor by
+    --error), shared (one step for all tensors, all weights by --error), or calibrated (each layer by what the answers depend on; needs
+    --model, and --data or --input)."""
     lossless: bool = False
     """Keep every bit, which is what happens without --quantise."""
     ratio: float = 1.3
     """Of neighbouring magnitudes on the logarithmic grid."""
     error: float = 0.03
     """Root mean square of the change of a tensor on the uniform grid, over that of its weights; vectors get a tenth of it."""
+    model: Annotated[str | None, tyro.conf.arg(metavar="NAME|MODULE:FACTORY")] = None
+    """The network's architecture: a name that `ellzero sparsify` takes, or module:factory. A run's folder says it by itself."""
+    data: Annotated[str | None, tyro.conf.arg(metavar="DIR|NAME|MODULE:FUNCTION")] = None
+    """Unlabelled inputs to calibrate by: a data set's folder or name, of which the first training images are taken, or module:function
+    that returns a batch, or batches, as the network takes them."""
+    samples: int = 128
+    """How many inputs are taken of a data set, or made up without data."""
+    input: Annotated[str | None, tyro.conf.arg(metavar="SHAPE")] = None
+    """Shape of one input, such as 3x32x32, for --quantise calibrated and --fold-batchnorm without --data."""
+    nats_per_kilobyte: float = 1.6e-4
+    """How far the answers may move, in nats of divergence, for each kilobyte that calibration saves."""
+    fold_batchnorm: bool = False
+    """Fold batch normalisation into the layers before it, for inference; the architecture stays the same."""
     force: Annotated[bool, tyro.conf.arg(aliases=["-f"])] = False
     """Overwrite a file that exists, and write to a terminal."""
     quiet: Annotated[bool, tyro.conf.arg(aliases=["-q"])] = False
@@ -51,21 +82,23 @@ class Pack:
             ValueError: the network is damaged, or options contradict each other.
             OSError: a file is missing, in the way, or cannot be written.
         """
-        from ellzero.archive.grids import LogGrid, UniformGrid
         from ellzero.archive.pack import pack
         from ellzero.cli.messages import say
         from ellzero.manners import open_output
 
-        if self.lossless and self.quantise is not None:
-            raise ValueError("--lossless and --quantise contradict each other: give one of them")
-        grid = None
-        if self.quantise is GridName.LOG:
-            grid = LogGrid(self.ratio)
-        elif self.quantise is GridName.UNIFORM:
-            grid = UniformGrid(error=self.error, vectors=self.error / 10)
+        calibrated = self.quantise is GridName.CALIBRATED or self.data is not None
+        if self.lossless and (self.quantise is not None or calibrated or self.fold_batchnorm):
+            raise ValueError("--lossless contradicts --quantise, --data and --fold-batchnorm: leave it out, or them")
+        if calibrated and self.quantise not in (None, GridName.CALIBRATED):
+            raise ValueError(f"--data is for --quantise calibrated, not {self.quantise.value}: leave one of them out")  # type: ignore[union-attr]
         output = self.output if self.output is not None else default_output(self.network)
         with open_output(output, source=self.network if self.network.is_file() else None, force=self.force) as file:
-            report = pack(self.network, file, grid)
+            if calibrated or self.fold_batchnorm:
+                from ellzero.cli.pack_model import pack_model
+
+                report = pack_model(self, file, calibrate=calibrated)
+            else:
+                report = pack(self.network, file, self.grid())
         if not self.quiet:
             sizes = asdict(report)
             share = 100 * report.file_bytes / max(report.dense_bytes, 1)
@@ -73,6 +106,26 @@ class Pack:
                 f"{self.network} -> {output}: {report.tensors} tensors, {report.nonzeros:,} of {report.scalars:,} numbers not zero, "
                 f"{sizes['dense_bytes']:,} bytes in memory, {report.file_bytes:,} in the file ({share:.2f} %)"
             )
+
+    def grid(self) -> "Quantiser | None":
+        """Makes the quantiser that needs the weights alone; None for no other choice.
+
+        Raises:
+            ValueError: a ratio or an error out of range, or the network is damaged.
+        """
+        from ellzero.archive.grids import LogGrid, UniformGrid
+        from ellzero.archive.shared_step import shared_step
+        from ellzero.archive.sources import tensors_of
+
+        match self.quantise:
+            case GridName.LOG:
+                return LogGrid(self.ratio)
+            case GridName.UNIFORM:
+                return UniformGrid(error=self.error, vectors=self.error / 10)
+            case GridName.SHARED:
+                return shared_step(tensors_of(self.network), self.error)
+            case _:
+                return None
 
 
 @dataclass(frozen=True, kw_only=True)

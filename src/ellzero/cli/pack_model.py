@@ -1,0 +1,172 @@
+"""What `ellzero pack` does where it needs the network itself, with torch at hand: calibration, and folding of batch normalisation."""
+
+import json
+import re
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from ellzero.archive.calibrate import Calibrated
+from ellzero.archive.entries import Report
+from ellzero.archive.fold_batchnorm import fold_batchnorm_, normalisations
+from ellzero.archive.grids import UniformGrid
+from ellzero.archive.save import write_model
+from ellzero.archive.sources import tensors_of
+from ellzero.archive.synthesise import synthetic_inputs
+from ellzero.archive.torch_tensors import to_torch
+from ellzero.cli.pack import Pack
+from ellzero.cli.problem import Problem, dataset_for, imported, network, resident, wants_channels
+from ellzero.codec.network.tensors import Quantised, Tied
+from ellzero.codec.streams import Sink
+from ellzero.data import Dataset, load_images
+from ellzero.pruning.random_gradient import call_model
+from ellzero.pruning.trace import evaluating
+
+
+def pack_model(options: Pack, file: Sink, *, calibrate: bool) -> Report:
+    """Packs a network whose architecture is known.
+
+    Args:
+        options: what the command line says.
+        file: where to.
+        calibrate: whether weights are quantised by inputs; otherwise by `options.quantise`, once batch normalisation is folded.
+
+    Raises:
+        ValueError: no architecture, or one that does not fit the network, the data or the shape of an input.
+        OSError: a file is missing.
+    """
+    name = options.model if options.model is not None else architecture_of_run(options.network)
+    if name is None:
+        raise ValueError("calibration and --fold-batchnorm run the network: say its architecture, --model NAME or module:factory")
+    model = load_tensors(network(name, 0), options.network, name)
+    inputs = None if options.data is None else calibration_inputs(options.data, name, model, options.samples)
+    if inputs is None and options.input is None:
+        raise ValueError("the network is run on inputs: say where they are, --data, or the shape of one, such as --input 3x32x32")
+    if calibrate:
+        if inputs is None:
+            inputs = [synthetic_inputs(model, shape_of(options.input or ""), count=options.samples)]
+        # What no layer here has is moved by weight error.
+        quantise = Calibrated(
+            inputs=inputs,
+            nats_per_kilobyte=options.nats_per_kilobyte,
+            fold_batchnorm=options.fold_batchnorm,
+            others=UniformGrid(error=options.error, vectors=options.error / 10),
+        )
+        with _one_line(name):
+            return write_model(file, *quantise.apply(model))
+    sample = torch.zeros(2, *shape_of(options.input or ""))
+    with _one_line(name), evaluating(model):
+        found = normalisations(model, sample, call_model)
+    fold_batchnorm_([(model.get_submodule(layer), model.get_submodule(norm)) for layer, norm in found.items()])
+    return write_model(file, model, options.grid())
+
+
+def architecture_of_run(path: Path) -> str | None:
+    """Looks up what a run of `ellzero sparsify` was a run of; None where `path` is no such folder."""
+    options = path / "options.json"
+    if not options.is_file():
+        return None
+    try:
+        return str(json.loads(options.read_text(encoding="utf-8"))["model"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{options} is damaged: say the network's architecture, --model NAME or module:factory") from error
+
+
+def load_tensors(model: nn.Module, path: Path, name: str) -> nn.Module:
+    """Loads a network of any kind into a model, which is left in eval mode.
+
+    Args:
+        model: its architecture.
+        path: the network, as `tensors_of` takes it.
+        name: of the architecture, for messages.
+
+    Raises:
+        ValueError: names or shapes differ, or the network is damaged.
+        OSError: a file is missing.
+    """
+    state = model.state_dict()
+    missing = dict.fromkeys(state)
+    for entry in tensors_of(path):
+        if entry.name not in state:
+            raise ValueError(f"{path} has a tensor {entry.name!r}, which {name} lacks: say the architecture that it is of, --model")
+        assert not isinstance(entry, Quantised)
+        source, target = state[entry.of] if isinstance(entry, Tied) else to_torch(entry), state[entry.name]
+        if target.shape != source.shape:
+            raise ValueError(f"{entry.name!r} has the shape {tuple(source.shape)} in {path} and {tuple(target.shape)} in {name}")
+        target.copy_(source)
+        missing.pop(entry.name, None)
+    if missing:
+        raise ValueError(f"{path} lacks {next(iter(missing))!r}, which {name} has: say the architecture that it is of, --model")
+    return model.eval()
+
+
+def calibration_inputs(data: str, name: str, model: nn.Module, samples: int) -> list[Any]:
+    """Finds inputs to calibrate by.
+
+    Args:
+        data: a data set's folder or name, or `module:function` that returns a batch, batches, or a `Problem`.
+        name: of the network, which decides what data set a folder holds; see `dataset_for`.
+        model: the network.
+        samples: how many inputs are taken of a data set or a `Problem`, from its beginning.
+
+    Raises:
+        ValueError: the function returns nothing of the kind, or no batch.
+        FileNotFoundError: the data set is not there.
+    """
+    if samples < 1:
+        raise ValueError(f"--samples {samples}: expected at least 1")
+    if ":" in data and not Path(data).exists():
+        made = imported(data)()
+        if isinstance(made, Problem):
+            return _inputs_of(made.train if made.judge is None else made.judge, samples)
+        if isinstance(made, Tensor | Mapping):
+            return [made]
+        if not isinstance(made, Iterable):
+            raise ValueError(f"{data} returned {type(made).__name__}, expected a batch, batches, or ellzero.Problem")
+        batches = list(cast("Iterable[Any]", made))
+        if not batches:
+            raise ValueError(f"{data} returned no batch: a hundred or so inputs are wanted")
+        return batches
+    dataset, directory = dataset_for(name, None if data == Dataset.DIGITS.value else data)
+    images = load_images(dataset, directory)
+    images = images.take(torch.arange(min(samples, len(images))))
+    if wants_channels(model) and images.inputs.ndim == 3:
+        images = replace(images, inputs=images.inputs[:, None])
+    return _inputs_of(resident(images), samples)
+
+
+def _inputs_of(batches: Iterable[Any], samples: int) -> list[Tensor]:
+    """Takes the first inputs of batches of inputs and targets."""
+    found: list[Tensor] = []
+    for inputs, _ in batches:
+        found.append(inputs[:samples])
+        samples -= len(found[-1])
+        if samples == 0:
+            break
+    return found
+
+
+def shape_of(text: str) -> tuple[int, ...]:
+    """Reads a shape such as 3x32x32.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not re.fullmatch(r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8})*", text):
+        raise ValueError(f"--input {text}: expected the shape of one input without the batch, such as 3x32x32 or 784")
+    return tuple(int(number) for number in text.split("x"))
+
+
+@contextmanager
+def _one_line(name: str) -> Generator[None]:
+    """Says in a line what goes wrong in a network that is run on inputs which it does not take."""
+    try:
+        yield
+    except (RuntimeError, IndexError, KeyError, AttributeError) as error:
+        first = str(error).partition("\n")[0]
+        raise ValueError(f"{name} does not run on these inputs: {type(error).__name__}: {first}") from error
