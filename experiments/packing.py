@@ -1,10 +1,11 @@
 """Networks as files: what each way of packing costs, measured from files that were read back.
 
-    python -m experiments.packing run
+    python -m experiments.packing run [lossless] [calibrated] [without-data]
     python -m experiments.packing table
 
 Each network and way is one line of `results/packing.jsonl`. Networks, calibration and test images come from the folder ELLZERO_DATA names.
-The defaults of `Calibrated` were chosen on training images; the 1,000 test images only measure.
+The defaults of `Calibrated` were chosen on training images, and so was the damping of 0.05 for inputs that are made up; the 1,000 test
+images only measure, for every exchange rate of a fixed list.
 """
 
 import argparse
@@ -13,14 +14,17 @@ import lzma
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from ellzero.records import read_lines
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results" / "packing.jsonl"
 CALIBRATION_IMAGES = 128
-DEPTHS = {"cifar10-resnet20-12fca82f": 20, "cifar10-resnet32-d509ac18": 32, "cifar10-resnet56-4bfd9763": 56}
+RESIDUAL = {20: "cifar10-resnet20-12fca82f", 32: "cifar10-resnet32-d509ac18", 56: "cifar10-resnet56-4bfd9763"}
 
 
 def lossless(folder: Path) -> Iterator[dict[str, Any]]:
@@ -57,66 +61,138 @@ def lossless(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def calibrated(folder: Path) -> Iterator[dict[str, Any]]:
-    """Packs the residual networks with 128 unlabelled training images, and measures what the files decode to on the test images."""
+    """Packs the residual networks with 128 unlabelled training images."""
+    from ellzero.archive.calibrate import Calibrated
+    from ellzero.data import load_cifar10, standardised
+
+    inputs = standardised(load_cifar10(folder, batches=(1,)).inputs[:CALIBRATION_IMAGES])
+    for depth, rates in ((20, (0.8e-4, 1.6e-4, 2.4e-4)), (32, (0.8e-4, 1.6e-4, 2.4e-4)), (56, (1.6e-4,))):
+        for rate in rates:
+            yield residual(folder, depth, f"calibrated {rate:g}", lambda _, rate=rate: Calibrated(inputs=inputs, nats_per_kilobyte=rate))
+
+
+def without_data(folder: Path) -> Iterator[dict[str, Any]]:
+    """Packs networks with no data at all: on inputs made up from their batch normalisation, and by weight error alone."""
     import safetensors.torch
-    import torch
 
     from ellzero.archive.calibrate import Calibrated
+    from ellzero.archive.load import load_file
+    from ellzero.archive.save import save_file
+    from ellzero.archive.shared_step import shared_step
+    from ellzero.archive.sources import tensors_of
+    from ellzero.archive.synthesise import synthetic_inputs
+
+    made = cache(lambda model: synthetic_inputs(model, (3, 32, 32)))
+    for depth, rates in ((20, (1e-4, 2e-4, 4e-4, 8e-4)), (56, (0.5e-4, 1e-4, 2e-4))):
+        for rate in rates:
+            yield residual(
+                folder,
+                depth,
+                f"no data {rate:g}",
+                lambda model, rate=rate: Calibrated(inputs=made(model), nats_per_kilobyte=rate, damping=0.05),
+            )
+    source = folder / "networks" / "silero_vad_16k.safetensors"
+    tensors = safetensors.torch.load_file(source)
+    total = sum(float(tensor.double().square().sum()) for tensor in tensors.values())
+    for error in (0.02, 0.027, 0.04, 0.06):
+        started = time.process_time()
+        with tempfile.TemporaryDirectory() as place:
+            report = save_file(tensors, Path(place) / "network.l0", quantise=shared_step(tensors_of(source), error))
+            packed = load_file(Path(place) / "network.l0")
+        seconds = time.process_time() - started
+        changed = sum(float((packed[name] - tensor).double().square().sum()) for name, tensor in tensors.items())
+        yield {
+            "network": source.stem,
+            "way": f"shared step {error:g}",
+            "source_bytes": source.stat().st_size,
+            "file_bytes": report.file_bytes,
+            "weight_error": (changed / total) ** 0.5,
+            "seconds": round(seconds, 1),
+        }
+
+
+@cache
+def dense(folder: Path, depth: int) -> Any:
+    """Loads a residual network."""
+    import safetensors.torch
+
+    from ellzero.models import ResNet
+
+    model = ResNet(depth).eval()
+    model.load_state_dict(safetensors.torch.load_file(folder / "networks" / f"{RESIDUAL[depth]}.safetensors"))
+    return model
+
+
+def residual(folder: Path, depth: int, way: str, quantise: Callable[[Any], Any]) -> dict[str, Any]:
+    """Packs a residual network, and measures what the file decodes to on the 1,000 test images.
+
+    Args:
+        folder: of the data.
+        depth: of the network.
+        way: what the record calls it.
+        quantise: makes the quantiser for the network.
+    """
+    import torch
+
     from ellzero.archive.load import load_model
     from ellzero.archive.save import save_model
     from ellzero.data import Half, load_cifar10, standardised
     from ellzero.models import ResNet
 
     torch.set_num_threads(1)
-    inputs = standardised(load_cifar10(folder, batches=(1,)).inputs[:CALIBRATION_IMAGES])
+    source, model = folder / "networks" / f"{RESIDUAL[depth]}.safetensors", dense(folder, depth)
+    started = time.process_time()
+    with tempfile.TemporaryDirectory() as place:
+        report = save_model(model, Path(place) / "network.l0", quantise=quantise(model))
+        packed = load_model(ResNet(depth), Path(place) / "network.l0").eval()
+    seconds = time.process_time() - started
     test = load_cifar10(folder, Half.TEST)
     images, labels = standardised(test.inputs), test.labels
-    for stem, depth in DEPTHS.items():
-        source = folder / "networks" / f"{stem}.safetensors"
-        dense = ResNet(depth).eval()
-        dense.load_state_dict(safetensors.torch.load_file(source))
-        for rate in (0.8e-4, 1.6e-4, 2.4e-4) if depth != 56 else (1.6e-4,):
-            started = time.process_time()
-            with tempfile.TemporaryDirectory() as place:
-                report = save_model(dense, Path(place) / "network.l0", quantise=Calibrated(inputs=inputs, nats_per_kilobyte=rate))
-                packed = load_model(ResNet(depth), Path(place) / "network.l0").eval()
-            seconds = time.process_time() - started
-            with torch.no_grad():
-                before = torch.cat([dense(piece) for piece in images.split(250)]).log_softmax(1)
-                after = torch.cat([packed(piece) for piece in images.split(250)]).log_softmax(1)
-            yield {
-                "network": stem,
-                "way": f"calibrated {rate:g}",
-                "source_bytes": source.stat().st_size,
-                "file_bytes": report.file_bytes,
-                "kl": float((before.exp() * (before - after)).sum(1).mean()),
-                "test_error_percent": 100 * float((after.argmax(1) != labels).float().mean()),
-                "dense_test_error_percent": 100 * float((before.argmax(1) != labels).float().mean()),
-                "seconds": round(seconds, 1),
-            }
+    with torch.no_grad():
+        before = torch.cat([model(piece) for piece in images.split(250)]).log_softmax(1)
+        after = torch.cat([packed(piece) for piece in images.split(250)]).log_softmax(1)
+    return {
+        "network": source.stem,
+        "way": way,
+        "source_bytes": source.stat().st_size,
+        "file_bytes": report.file_bytes,
+        "kl": float((before.exp() * (before - after)).sum(1).mean()),
+        "test_error_percent": 100 * float((after.argmax(1) != labels).float().mean()),
+        "dense_test_error_percent": 100 * float((before.argmax(1) != labels).float().mean()),
+        "seconds": round(seconds, 1),
+    }
+
+
+PARTS = {"lossless": lossless, "calibrated": calibrated, "without-data": without_data}
 
 
 def main() -> None:
     """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["run", "table"])
-    if parser.parse_args().command == "run":
+    parser.add_argument("parts", nargs="*", help=f"of a run: {', '.join(PARTS)}; all by default")
+    given = parser.parse_args()
+    if given.command == "run":
         folder = Path(os.environ["ELLZERO_DATA"])
-        for measured in (lossless, calibrated):
-            for line in measured(folder):
-                with open(RESULTS, "a", encoding="utf-8") as file:
-                    file.write(json.dumps(line) + "\n")
+        for part in given.parts or PARTS:
+            for line in PARTS[part](folder):
+                record(line)
                 print(line, flush=True)
         return
     print("| network | way | bytes | of the file | xz | xz on byte planes | KL, nats | error, % (before) |\n|" + " --- |" * 8)
-    for text in RESULTS.read_text(encoding="utf-8").splitlines():
-        line = json.loads(text)
+    for line in read_lines(RESULTS):
         share = line["file_bytes"] / line["source_bytes"]
         cells = [line["network"], line["way"], f"{line['file_bytes']:,}", f"{share:.3f}"]
         cells += [f"{line[name]:,}" if name in line else "" for name in ("xz_bytes", "xz_planes_bytes")]
-        cells.append(f"{line['kl']:.4f}" if "kl" in line else "")
+        cells.append(f"{line['kl']:.4f}" if "kl" in line else f"weights {line['weight_error']:.4f}" if "weight_error" in line else "")
         cells.append(f"{line['test_error_percent']:.1f} ({line['dense_test_error_percent']:.1f})" if "kl" in line else "")
         print("| " + " | ".join(cells) + " |")
+
+
+def record(line: dict[str, Any]) -> None:
+    """Writes a line of the results, in place of one of the same network and way."""
+    lines = [old for old in read_lines(RESULTS) if (old["network"], old["way"]) != (line["network"], line["way"])]
+    RESULTS.write_text("".join(json.dumps(one) + "\n" for one in [*lines, line]), encoding="utf-8")
 
 
 if __name__ == "__main__":
