@@ -18,7 +18,8 @@ from ellzero.cli.compress import Compress, Decompress, Verify, to_standard
 from ellzero.cli.messages import say
 from ellzero.cli.progress import Bar
 from ellzero.cli.several import shown
-from ellzero.codec.bytes.stream import BLOCK, ByteEncoder, Part, decode_blocks, model_for
+from ellzero.codec.bytes.parameters import BLOCK, model_for
+from ellzero.codec.bytes.stream import ByteEncoder, Part, decode_blocks
 from ellzero.codec.container import DEFAULT_LIMIT, MAGIC, ContainerReader, Kind, Original, Tally
 from ellzero.codec.errors import FormatError
 from ellzero.codec.network.format import read_network
@@ -146,15 +147,12 @@ def _encode(reader: BinaryFile, sink: Sink, source: Path, options: Compress, mem
     # Some files of the system say that they are empty and are not.
     size = _size(reader) or None
     expected = model_for(options.level, size, memory).microseconds_per_byte
-    encoder = ByteEncoder(sink, level=options.level, size=size, memory=memory)
     tally = Tally()
-    done = 0
     with Bar(f"compressing {shown(source)}", size, expected=expected, hidden=options.quiet) as bar:
+        encoder = ByteEncoder(sink, level=options.level, size=size, memory=memory, report=bar.update)
         while piece := reader.read(BLOCK):
             tally.update(piece)
             encoder.write(piece)
-            done += len(piece)
-            bar.update(done)
         return tally.original, encoder.finish()
 
 

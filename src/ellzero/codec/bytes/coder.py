@@ -1,26 +1,40 @@
 # pyright: basic
 # Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
-"""Codes a block of bytes with the byte model: one kernel for both directions, so that they cannot differ."""
+"""Codes blocks of bytes with the byte model: one kernel for both directions, so that they cannot differ."""
 
 import numpy as np
 
 from ellzero.codec.bytes.contexts import note_byte, set_contexts
 from ellzero.codec.bytes.model import learn, look_up, predict
 from ellzero.codec.bytes.state import BIT_COUNT, PARTIAL, Model
+from ellzero.codec.bytes.tables import Whole
 from ellzero.codec.jit import kernel
 from ellzero.codec.kernels import decode_bit, encode_bit, finish_encoder, start_decoder, start_encoder
 
 
 @kernel
-def code_block(m: Model, data: np.ndarray, coded: np.ndarray, decode: bool) -> np.int64:
-    """Encodes `data` into `coded`, or decodes `coded` into `data`; returns the number of coded bytes (encoder)."""
-    state = np.zeros(3, np.uint64)
-    if decode:
-        start_decoder(state, coded)
-    else:
-        start_encoder(state)
+def code_piece(m: Model, data: np.ndarray, coded: np.ndarray, start: Whole, stop: Whole, decode: bool) -> np.int64:
+    """Codes `data[start:stop]`, a part of a block whose parts before it were coded last.
+
+    Args:
+        m: the model, with the state of the coder.
+        data: the block, to be encoded or filled.
+        coded: the message of the whole block, to be filled or decoded.
+        start: where the part begins; 0 begins a message.
+        stop: where it ends; the size of the block ends the message.
+        decode: the direction.
+
+    Returns:
+        The number of coded bytes, where a message was encoded to its end.
+    """
+    state = m.coder
     r = m.registers
-    for index in range(data.size):
+    if start == 0:
+        if decode:
+            start_decoder(state, coded)
+        else:
+            start_encoder(state)
+    for index in range(start, stop):
         set_contexts(m)
         r[PARTIAL] = 1
         r[BIT_COUNT] = 0
@@ -39,6 +53,4 @@ def code_block(m: Model, data: np.ndarray, coded: np.ndarray, decode: bool) -> n
         if decode:
             data[index] = np.uint8(byte)
         note_byte(m, byte)
-    if decode:
-        return np.int64(0)
-    return finish_encoder(state, coded)
+    return finish_encoder(state, coded) if stop == data.size and not decode else np.int64(0)

@@ -38,10 +38,10 @@ from ellzero.codec.bytes.state import (
     Model,
 )  # fmt: skip
 from ellzero.codec.bytes.tables import CLASSES, Whole
-from ellzero.codec.jit import kernel
+from ellzero.codec.jit import inlined
 
 
-@kernel
+@inlined
 def note_byte(m: Model, byte: Whole) -> None:
     """Brings the registers up to date with a byte that is complete."""
     r = m.registers
@@ -77,7 +77,7 @@ def note_byte(m: Model, byte: Whole) -> None:
     follow_matches(m, byte)
 
 
-@kernel
+@inlined
 def follow_tags(m: Model, byte: Whole) -> None:
     """Keeps the names of the tags that are open in XML. States: 0 text, 1 after <, 2 in a name, 3 behind it, 4 closing."""
     r = m.registers
@@ -103,7 +103,7 @@ def follow_tags(m: Model, byte: Whole) -> None:
             r[TAG_NAME] = combine(r[TAG_NAME], byte)
 
 
-@kernel
+@inlined
 def set_wide_contexts(m: Model) -> None:
     """Computes the values of contexts 10 and up, which the fastest levels do without."""
     r = m.registers
@@ -168,7 +168,7 @@ def set_wide_contexts(m: Model) -> None:
     r[VALUES + 40] = combine(combine(r[NUMBER], column), r[WORD1])
 
 
-@kernel
+@inlined
 def set_contexts(m: Model) -> None:
     """Computes the hash of every context of the plan at a byte boundary."""
     r = m.registers

@@ -22,7 +22,7 @@ from ellzero.codec.bytes.state import (
     Model,
 )
 from ellzero.codec.bytes.tables import Whole
-from ellzero.codec.jit import kernel
+from ellzero.codec.jit import inlined, kernel
 
 
 @kernel
@@ -31,7 +31,7 @@ def combine(value: Whole, more: Whole) -> np.int64:
     return np.int64((((value + more + 1) * 0x1E35A7BD) >> 16) & 0xFFFFFFFF)
 
 
-@kernel
+@inlined
 def follow_matches(m: Model, byte: Whole) -> None:
     """Moves the match models past a byte, and looks for a match where the last one broke."""
     r = m.registers
@@ -75,7 +75,7 @@ def follow_matches(m: Model, byte: Whole) -> None:
         m.heads[head] = np.uint32(position & 0xFFFFFFFF)
 
 
-@kernel
+@inlined
 def place_matches(m: Model, first: Whole) -> None:
     """Points the counters of the match models, the first of which is number `first`, to what the next bit should be."""
     r = m.registers

@@ -46,12 +46,12 @@ from ellzero.codec.bytes.state import (
     Model,
 )  # fmt: skip
 from ellzero.codec.bytes.tables import CLASSES, FOLLOWING, LOGIT_LIMIT, RECIPROCALS, SQUASH, STRETCH, Whole
-from ellzero.codec.jit import kernel
+from ellzero.codec.jit import inlined
 
 WEIGHT_LIMIT = 1 << 24
 
 
-@kernel
+@inlined
 def look_up(m: Model) -> None:
     """Finds or makes the bucket of each context, and of each direct counter, for the next four bits."""
     r = m.registers
@@ -85,7 +85,7 @@ def look_up(m: Model) -> None:
     r[NODE] = 1
 
 
-@kernel
+@inlined
 def collect(m: Model) -> np.int64:
     """Sets the inputs of the mixers; returns how many contexts in a row, from the first on, have been seen before."""
     r = m.registers
@@ -111,7 +111,7 @@ def collect(m: Model) -> np.int64:
     return order
 
 
-@kernel
+@inlined
 def mix(m: Model, order: Whole) -> np.int64:
     """Mixes the inputs by the selected weight sets, and their outputs by the final mixers; returns the logit."""
     r = m.registers
@@ -161,7 +161,7 @@ def mix(m: Model, order: Whole) -> np.int64:
     return result // finals
 
 
-@kernel
+@inlined
 def predict(m: Model) -> np.int64:
     """Returns the probability that the next bit is 1, in 1/65536, within 1 and 65535."""
     r = m.registers
@@ -187,7 +187,7 @@ def predict(m: Model) -> np.int64:
     return min(max(p, np.int64(1)), np.int64(65535))
 
 
-@kernel
+@inlined
 def learn(m: Model, bit: Whole) -> None:
     """Adapts everything to the bit that came."""
     r = m.registers

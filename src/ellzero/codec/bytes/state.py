@@ -39,6 +39,7 @@ class Model(NamedTuple):
 
     Args:
         registers: numbers and short arrays, at the places named above.
+        coder: the state of the range coder within a message.
         history: the bytes read, a ring.
         table: buckets of 16 bytes: a check, then the states of the 15 nodes of four bits.
         counters: probability (22 bits) and count (10 bits) for each context and state, each match state, each direct node; then the
@@ -51,6 +52,7 @@ class Model(NamedTuple):
     """
 
     registers: npt.NDArray[np.int64]
+    coder: npt.NDArray[np.uint64]
     history: npt.NDArray[np.uint8]
     table: npt.NDArray[np.uint8]
     counters: npt.NDArray[np.uint32]
@@ -126,6 +128,7 @@ def new_model(preset: Preset, table_bits: int, history_bits: int) -> Model:
     line = [squash[max(0, min(squash.size - 1, 6144 * k // REFINE_STEPS - 1))] for k in range(REFINE_STEPS + 1)]
     return Model(
         registers=r,
+        coder=np.zeros(3, dtype=np.uint64),
         history=np.zeros(1 << history_bits, dtype=np.uint8),
         table=_aligned(16 << table_bits),
         counters=np.concatenate([(counters.astype(np.uint32) << np.uint32(16)) + trust, indirect]),

@@ -1,15 +1,15 @@
 """Compresses bytes into a `.l0` file and back: blocks of at most 1 MiB, one model for all of them. Written down in docs/format.md."""
 
 import io
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ellzero.codec.bytes.coder import code_block
-from ellzero.codec.bytes.presets import PRESETS
-from ellzero.codec.bytes.state import STRIDE, Model, new_model, num_bytes_of_model
+from ellzero.codec.bytes.coder import code_piece
+from ellzero.codec.bytes.parameters import BLOCK, ByteModel, model_for, parameters_of
+from ellzero.codec.bytes.state import STRIDE, Model
 from ellzero.codec.bytes.transforms import LONGEST_STRIDE, change_x86_calls, find_stride, has_x86_calls
 from ellzero.codec.container import DEFAULT_LIMIT, ContainerReader, ContainerWriter, Kind, Section, Tally
 from ellzero.codec.errors import FormatError, LimitError
@@ -17,9 +17,11 @@ from ellzero.codec.streams import Sink, Source
 from ellzero.codec.varint import Cursor, varint
 
 DEFAULT_LEVEL = 5
-BLOCK = 1 << 20
-_SMALLEST_TABLE, _SMALLEST_HISTORY = 10, 10
+PIECE = 1 << 16
+"""Bytes coded in one go: signals and reports wait no longer than that."""
+
 _X86 = 1
+_NOTHING = np.zeros(1, np.uint8)
 
 
 class Part(IntEnum):
@@ -31,66 +33,6 @@ class Part(IntEnum):
     STORED_AND_LEARNT = 4
 
 
-@dataclass(frozen=True, kw_only=True)
-class ByteModel:
-    """The parameters of the model in a file.
-
-    Args:
-        level: 1 to 9.
-        table_bits: log2 of the number of buckets.
-        history_bits: log2 of the bytes kept.
-    """
-
-    level: int
-    table_bits: int
-    history_bits: int
-
-    @property
-    def num_bytes(self) -> int:
-        """The memory that either direction needs, beside the interpreter's."""
-        return num_bytes_of_model(PRESETS[self.level], self.table_bits, self.history_bits) + 4 * BLOCK
-
-    @property
-    def microseconds_per_byte(self) -> float:
-        """What a byte roughly costs in either direction, on one core of the year 2020."""
-        return PRESETS[self.level].microseconds
-
-    def start(self) -> Model:
-        """Allocates the model."""
-        return new_model(PRESETS[self.level], self.table_bits, self.history_bits)
-
-
-def model_for(level: int, size: int | None, memory: int | None = None) -> ByteModel:
-    """Returns the parameters for a file: those of the level, cut down to what the file and the memory allow.
-
-    Args:
-        level: 1 (fast) to 9 (small).
-        size: of the file in bytes; None where it is not known, which takes as much memory as the level may.
-        memory: the most bytes that the model may take.
-
-    Raises:
-        ValueError: there is no such level, or the memory is too little for its smallest model.
-    """
-    if level not in PRESETS:
-        raise ValueError(f"level {level!r}: levels are 1 (fast) to 9 (small)")
-    preset = PRESETS[level]
-    table_bits, history_bits = preset.table_bits, preset.history_bits
-    if size is not None:
-        table_bits = min(table_bits, max(_SMALLEST_TABLE, (size * len(preset.contexts) // 2).bit_length()))
-        history_bits = min(history_bits, max(_SMALLEST_HISTORY, (size + 128).bit_length()))
-    while memory is not None:
-        model = ByteModel(level=level, table_bits=table_bits, history_bits=history_bits)
-        if model.num_bytes <= memory:
-            break
-        if table_bits > _SMALLEST_TABLE:
-            table_bits -= 1
-        elif history_bits > _SMALLEST_HISTORY:
-            history_bits -= 1
-        else:
-            raise ValueError(f"level {level} needs at least {model.num_bytes} bytes of memory, not {memory}: raise it, or lower the level")
-    return ByteModel(level=level, table_bits=table_bits, history_bits=history_bits)
-
-
 class ByteEncoder:
     """Compresses what is written to it, block by block.
 
@@ -99,14 +41,24 @@ class ByteEncoder:
         level: 1 (fast) to 9 (small).
         size: of all that will be written, where it is known: the model takes no more memory than it warrants.
         memory: the most bytes that the model may take.
+        report: called at least every 64 KiB with the number of bytes that are coded.
 
     Raises:
         ValueError: see `model_for`.
     """
 
-    def __init__(self, file: Sink, *, level: int = DEFAULT_LEVEL, size: int | None = None, memory: int | None = None) -> None:
+    def __init__(
+        self,
+        file: Sink,
+        *,
+        level: int = DEFAULT_LEVEL,
+        size: int | None = None,
+        memory: int | None = None,
+        report: Callable[[int], None] | None = None,
+    ) -> None:
         self._parameters = model_for(level, size, memory)
         self._level, self._size, self._memory = level, size, memory
+        self._report = report
         self._writer = ContainerWriter(file, Kind.DATA)
         self._tally = Tally()
         self._waiting = bytearray()
@@ -141,6 +93,7 @@ class ByteEncoder:
         block = np.frombuffer(data, np.uint8).copy()
         if _looks_random(block):
             self._writer.section(Part.STORED, data, check=True)
+            self._tell(start + block.size)
             return
         if self._model is None:
             p = self._parameters
@@ -152,13 +105,21 @@ class ByteEncoder:
             change_x86_calls(block, np.int64(start), False)
         coded = np.zeros(block.size + block.size // 16 + 64, np.uint8)
         self._model.registers[STRIDE] = stride
-        length = code_block(self._model, block, coded, False)
+        length = 0
+        for place in range(0, block.size, PIECE):
+            stop = min(place + PIECE, block.size)
+            length = int(code_piece(self._model, block, coded, np.int64(place), np.int64(stop), False))
+            self._tell(start + stop)
         head = varint(block.size) + bytes((flags,)) + varint(stride)
         if len(head) + length < block.size:
             self._writer.section(Part.CODED, head + coded[:length].tobytes(), check=True)
         else:
             # The model has learnt the block, so the decoder's must as well.
             self._writer.section(Part.STORED_AND_LEARNT, bytes((flags,)) + varint(stride) + data, check=True)
+
+    def _tell(self, done: int) -> None:
+        if self._report is not None:
+            self._report(done)
 
 
 def decode_blocks(file: Source, *, max_size: int | None = DEFAULT_LIMIT, memory: int | None = None) -> Iterator[bytes]:
@@ -170,7 +131,7 @@ def decode_blocks(file: Source, *, max_size: int | None = DEFAULT_LIMIT, memory:
         memory: the most bytes that the model may take; None for what any level takes.
 
     Yields:
-        Blocks of at most 1 MiB. Only when the last has been taken is it sure that all were right: a caller that acts before must undo.
+        Pieces, most of 64 KiB. Only when the last has been taken is it sure that all were right: a caller that acts before must undo.
 
     Raises:
         FormatError: the file is damaged or of another kind.
@@ -185,14 +146,15 @@ def decode_blocks(file: Source, *, max_size: int | None = DEFAULT_LIMIT, memory:
         if section.kind == Part.MODEL:
             if model is not None:
                 raise FormatError(f"a second model at byte {section.offset}: the file is damaged")
-            model = _read_parameters(section, memory).start()
+            model = parameters_of(section, memory).start()
             continue
-        data = _decode(section, model, size)
-        size += len(data)
+        length, pieces = _decode(section, model, size)
+        size += length
         if max_size is not None and size > max_size:
             raise LimitError(f"the file holds more than the limit of {max_size} bytes: raise the limit")
-        tally.update(data)
-        yield data
+        for piece in pieces:
+            tally.update(piece)
+            yield piece
     if tally.original != reader.original:
         raise FormatError("what was decoded differs from the original (its size or hash): the file is damaged; get it again")
 
@@ -200,7 +162,7 @@ def decode_blocks(file: Source, *, max_size: int | None = DEFAULT_LIMIT, memory:
 def read_parameters(file: Source) -> ByteModel | None:
     """Reads the parameters of a compressed file without decoding it; None where it has no model before its first block."""
     for section in ContainerReader(file, max_section=2 * BLOCK).sections(tuple(Part)):
-        return _read_parameters(section, None) if section.kind == Part.MODEL else None
+        return parameters_of(section, None) if section.kind == Part.MODEL else None
     return None
 
 
@@ -237,42 +199,47 @@ def _looks_random(block: np.ndarray) -> bool:
     return deviation < 400
 
 
-def _read_parameters(section: Section, memory: int | None) -> ByteModel:
-    cursor = Cursor(section.payload, "the section of the model")
-    model = ByteModel(level=cursor.byte(), table_bits=cursor.byte(), history_bits=cursor.byte())
-    cursor.end()
-    preset = PRESETS.get(model.level)
-    if preset is None:
-        raise FormatError(f"level {model.level} is unknown to this ellzero: the file is damaged, or upgrade ellzero")
-    if not (_SMALLEST_TABLE <= model.table_bits <= preset.table_bits and _SMALLEST_HISTORY <= model.history_bits <= preset.history_bits):
-        raise FormatError(f"a model of 2^{model.table_bits} buckets at level {model.level} cannot be: the file is damaged")
-    if memory is not None and model.num_bytes > memory:
-        raise LimitError(f"the model needs {model.num_bytes} bytes of memory, more than the limit of {memory}: raise the limit")
-    return model
-
-
-def _decode(section: Section, model: Model | None, start: int) -> bytes:
+def _decode(section: Section, model: Model | None, start: int) -> tuple[int, Iterator[bytes]]:
+    """Returns how many bytes a block holds, and an iterator that decodes them; it begins at byte `start` of the original."""
+    what = f"the block at byte {section.offset}"
     if section.kind != Part.CODED and len(section.payload) > BLOCK + 4:
-        raise FormatError(f"the block at byte {section.offset} is larger than a block may be: the file is damaged")
+        raise FormatError(f"{what} is larger than a block may be: the file is damaged")
     if section.kind == Part.STORED:
-        return section.payload
+        return len(section.payload), iter((section.payload,))
     if model is None:
-        raise FormatError(f"the block at byte {section.offset} comes before its model: the file is damaged")
-    cursor = Cursor(section.payload, f"the block at byte {section.offset}")
+        raise FormatError(f"{what} comes before its model: the file is damaged")
+    cursor = Cursor(section.payload, what)
     size = cursor.count(BLOCK, "bytes") if section.kind == Part.CODED else None
-    flags = cursor.byte()
-    model.registers[STRIDE] = cursor.count(LONGEST_STRIDE, "bytes a record")
-    rest = np.frombuffer(cursor.rest(), np.uint8)
+    flags, stride = cursor.byte(), cursor.count(LONGEST_STRIDE, "bytes a record")
     if flags > _X86:
-        raise FormatError(f"the block at byte {section.offset} has unknown flags {flags}: the file is damaged, or upgrade ellzero")
-    if size is None:
-        block = rest.copy()
-        if flags & _X86:
-            change_x86_calls(block, np.int64(start), False)
-        code_block(model, block, np.zeros(1, np.uint8), False)
-        return rest.tobytes()
+        raise FormatError(f"{what} has unknown flags {flags}: the file is damaged, or upgrade ellzero")
+    model.registers[STRIDE] = stride
+    rest = np.frombuffer(cursor.rest(), np.uint8).copy()
+    calls = start if flags & _X86 else None
+    return (rest.size, _learnt(model, rest, calls)) if size is None else (size, _decoded(model, rest, size, calls))
+
+
+def _learnt(model: Model, block: NDArray[np.uint8], calls: int | None) -> Iterator[bytes]:
+    """Takes the model through a block that was stored; `calls` is where the block lies if the model sees targets of calls."""
+    data = block.tobytes()
+    if calls is not None:
+        change_x86_calls(block, np.int64(calls), False)
+    for start in range(0, block.size, PIECE):
+        stop = min(start + PIECE, block.size)
+        code_piece(model, block, _NOTHING, np.int64(start), np.int64(stop), False)
+        yield data[start:stop]
+
+
+def _decoded(model: Model, coded: NDArray[np.uint8], size: int, calls: int | None) -> Iterator[bytes]:
+    """Decodes a block piece by piece; `calls` is where it lies if targets of calls become distances again."""
     block = np.zeros(size, np.uint8)
-    code_block(model, block, rest.copy(), True)
-    if flags & _X86:
-        change_x86_calls(block, np.int64(start), True)
-    return block.tobytes()
+    done = 0
+    for start in range(0, size, PIECE):
+        stop = min(start + PIECE, size)
+        code_piece(model, block, coded, np.int64(start), np.int64(stop), True)
+        before, done = done, stop
+        if calls is not None:
+            # A call may lie across the end of the piece.
+            settled = before + int(change_x86_calls(block[before:stop], np.int64(calls + before), True))
+            done = size if stop == size else settled
+        yield block[before:done].tobytes()

@@ -41,13 +41,16 @@ def has_x86_calls(block: NDArray[np.uint8]) -> bool:
 
 
 @kernel
-def change_x86_calls(block: NDArray[np.uint8], start: Whole, back: bool) -> None:
+def change_x86_calls(block: NDArray[np.uint8], start: Whole, back: bool) -> np.int64:
     """Replaces, in place, distances of x86 calls and jumps by targets, which repeat; or back.
 
     Args:
         block: the bytes.
         start: where the block lies in the file.
         back: whether targets are replaced by distances.
+
+    Returns:
+        How many bytes are final, whatever follows them; a longer block is gone on with behind them.
     """
     i = np.int64(0)
     while i + 5 <= block.size:
@@ -63,3 +66,4 @@ def change_x86_calls(block: NDArray[np.uint8], start: Whole, back: bool) -> None
             i += 5
         else:
             i += 1
+    return i

@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 
 from ellzero.codec.bytes import stream
 from ellzero.codec.bytes.presets import PRESETS
-from ellzero.codec.bytes.stream import ByteEncoder, Part, compress_bytes, decompress_bytes, model_for, read_parameters
+from ellzero.codec.bytes.stream import ByteEncoder, Part, compress_bytes, decode_blocks, decompress_bytes, model_for, read_parameters
 from ellzero.codec.container import ContainerReader, ContainerWriter, Kind, Original
 from ellzero.codec.errors import FormatError, LimitError
 
@@ -104,6 +104,28 @@ def test_blocks_of_any_size_share_one_model(decoded_hash: Decode, data: bytes, p
     blocks = [part for part in sections(file.getvalue()) if part[0] != Part.MODEL]
     assert len(blocks) == -(-len(data) // block)
     assert decoded_hash(file.getvalue()) == hashlib.sha256(data).digest()
+
+
+@settings(deadline=None, max_examples=40)
+@given(data=looks_like(), calls=st.booleans(), piece=st.integers(1, 70))
+def test_pieces_of_any_size_make_the_same_archive_and_are_told_of(data: bytes, calls: bool, piece: int):
+    # A call lies across the end of many a piece.
+    data += b"".join(b"\x90\xe8" + (i * -40 % 2**32).to_bytes(4, "little") for i in range(40)) if calls else b""
+    whole = compress_bytes(data, level=FAST)
+    told: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "PIECE", piece)
+        file = io.BytesIO()
+        encoder = ByteEncoder(file, level=FAST, size=len(data), report=told.append)
+        encoder.write(data)
+        encoder.finish()
+        assert file.getvalue() == whole
+        assert told == [*range(piece, len(data), piece), *[len(data)] * bool(data)]
+        pieces = list(decode_blocks(io.BytesIO(whole)))
+    assert b"".join(pieces) == data
+    # Of a call that is cut, at most four bytes wait for the next piece.
+    assert max(map(len, pieces), default=0) <= piece + 4
+    assert len(pieces) == -(-len(data) // piece)
 
 
 @pytest.mark.parametrize("size", [-1, 0, 1])

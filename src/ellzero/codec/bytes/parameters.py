@@ -1,0 +1,96 @@
+"""The parameters of the model of bytes in a file: the level, and how much memory it takes."""
+
+from dataclasses import dataclass
+
+from ellzero.codec.bytes.presets import PRESETS
+from ellzero.codec.bytes.state import Model, new_model, num_bytes_of_model
+from ellzero.codec.container import Section
+from ellzero.codec.errors import FormatError, LimitError
+from ellzero.codec.varint import Cursor
+
+BLOCK = 1 << 20
+_SMALLEST_TABLE, _SMALLEST_HISTORY = 10, 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByteModel:
+    """The parameters of the model in a file.
+
+    Args:
+        level: 1 to 9.
+        table_bits: log2 of the number of buckets.
+        history_bits: log2 of the bytes kept.
+    """
+
+    level: int
+    table_bits: int
+    history_bits: int
+
+    @property
+    def num_bytes(self) -> int:
+        """The memory that either direction needs, beside the interpreter's."""
+        return num_bytes_of_model(PRESETS[self.level], self.table_bits, self.history_bits) + 4 * BLOCK
+
+    @property
+    def microseconds_per_byte(self) -> float:
+        """What a byte roughly costs in either direction, on one core of the year 2020."""
+        return PRESETS[self.level].microseconds
+
+    def start(self) -> Model:
+        """Allocates the model."""
+        return new_model(PRESETS[self.level], self.table_bits, self.history_bits)
+
+
+def model_for(level: int, size: int | None, memory: int | None = None) -> ByteModel:
+    """Returns the parameters for a file: those of the level, cut down to what the file and the memory allow.
+
+    Args:
+        level: 1 (fast) to 9 (small).
+        size: of the file in bytes; None where it is not known, which takes as much memory as the level may.
+        memory: the most bytes that the model may take.
+
+    Raises:
+        ValueError: there is no such level, or the memory is too little for its smallest model.
+    """
+    if level not in PRESETS:
+        raise ValueError(f"level {level!r}: levels are 1 (fast) to 9 (small)")
+    preset = PRESETS[level]
+    table_bits, history_bits = preset.table_bits, preset.history_bits
+    if size is not None:
+        table_bits = min(table_bits, max(_SMALLEST_TABLE, (size * len(preset.contexts) // 2).bit_length()))
+        history_bits = min(history_bits, max(_SMALLEST_HISTORY, (size + 128).bit_length()))
+    while memory is not None:
+        model = ByteModel(level=level, table_bits=table_bits, history_bits=history_bits)
+        if model.num_bytes <= memory:
+            break
+        if table_bits > _SMALLEST_TABLE:
+            table_bits -= 1
+        elif history_bits > _SMALLEST_HISTORY:
+            history_bits -= 1
+        else:
+            raise ValueError(f"level {level} needs at least {model.num_bytes} bytes of memory, not {memory}: raise it, or lower the level")
+    return ByteModel(level=level, table_bits=table_bits, history_bits=history_bits)
+
+
+def parameters_of(section: Section, memory: int | None) -> ByteModel:
+    """Reads the section of the model.
+
+    Args:
+        section: its three bytes.
+        memory: the most bytes that the model may take; None for what any level takes.
+
+    Raises:
+        FormatError: there is no such model: the file is damaged, or newer.
+        LimitError: it takes more.
+    """
+    cursor = Cursor(section.payload, "the section of the model")
+    model = ByteModel(level=cursor.byte(), table_bits=cursor.byte(), history_bits=cursor.byte())
+    cursor.end()
+    preset = PRESETS.get(model.level)
+    if preset is None:
+        raise FormatError(f"level {model.level} is unknown to this ellzero: the file is damaged, or upgrade ellzero")
+    if not (_SMALLEST_TABLE <= model.table_bits <= preset.table_bits and _SMALLEST_HISTORY <= model.history_bits <= preset.history_bits):
+        raise FormatError(f"a model of 2^{model.table_bits} buckets at level {model.level} cannot be: the file is damaged")
+    if memory is not None and model.num_bytes > memory:
+        raise LimitError(f"the model needs {model.num_bytes} bytes of memory, more than the limit of {memory}: raise the limit")
+    return model
