@@ -118,7 +118,10 @@ class Coder:
     def _reserve(self, decisions: int) -> None:
         needed = int(self._state[2]) + MAX_BYTES_PER_DECISION * decisions
         if not self.reading and needed > self._data.size:
-            self._data = np.concatenate((self._data, np.zeros(max(needed, self._data.size), np.uint8)))
+            # Memory that is not written to is not taken.
+            larger = np.zeros(needed + self._data.size, np.uint8)
+            larger[: self._data.size] = self._data
+            self._data = larger
 
     def _learn_names(self) -> None:
         typical = TYPICAL.encode()

@@ -18,6 +18,7 @@ MIXED_CELLS = 1 << 18
 
 _REPEATED_CELLS = 256
 _SAMPLED_CELLS = 1 << 16
+_PIECE = 1 << 18
 MAX_REPEATED_CELLS = 1 << 26
 
 # Contexts of the numbers that are coded here.
@@ -81,13 +82,18 @@ class Levels:
     logarithmic: bool
 
     def repeats(self) -> bool:
-        """Tells whether an eighth or more of the magnitudes have been there before, bit for bit."""
+        """Tells whether an eighth or more of the magnitudes that are not zero have been there before, bit for bit."""
         if self.extra.size != self.levels.size or not _REPEATED_CELLS <= self.levels.size <= MAX_REPEATED_CELLS:
             return False
-        key = (np.abs(self.levels).astype(np.uint64) << np.uint64(53)) ^ self.extra
-        if key.size > _SAMPLED_CELLS:
+        sampled = self.levels.size > _SAMPLED_CELLS
+        pieces: list[NDArray[np.uint64]] = []
+        for start in range(0, self.levels.size, _PIECE):
+            levels = self.levels[start : start + _PIECE]
+            key = (np.abs(levels).astype(np.uint64) << np.uint64(53)) ^ self.extra[start : start + _PIECE]
+            key = key[levels != 0]
             # A sixteenth of all possible values, so that a value is in the sample as often as in the tensor.
-            key = key[(key * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(60) == 0]
+            pieces.append(key[(key * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(60) == 0] if sampled else key)
+        key = np.concatenate(pieces)
         key.sort()
         distinct = int(np.count_nonzero(np.diff(key))) + min(key.size, 1)
         return distinct * 8 <= key.size * 7 and key.size > 0

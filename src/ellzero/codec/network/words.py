@@ -1,11 +1,14 @@
 """Turns the bits of numbers into levels and the bits that follow them, and back: floats by exponent, integers by length."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ellzero.codec.network.dtypes import DType, Reading, Words
+
+_PIECE = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,14 +36,17 @@ def find_split(words: Words, dtype: DType) -> Split:
         dtype: their type.
     """
     if dtype.reading is not Reading.FLOAT:
-        return Split(top=int(_lengths(_magnitudes(words, dtype)).max(initial=1)), low_zeros=0)
-    mantissa_bits = dtype.mantissa_bits
-    bits = words.astype(np.uint64)
-    exponents = ((bits >> np.uint64(mantissa_bits)) & np.uint64((1 << dtype.exponent_bits) - 1)).astype(np.int64)
-    counts = np.bincount(exponents[bits != 0], minlength=1)
+        lengths = (int(_lengths(_magnitudes(piece, dtype)).max(initial=1)) for piece in _pieces(words))
+        return Split(top=max(lengths, default=1), low_zeros=0)
+    mantissa_bits, exponents = dtype.mantissa_bits, 1 << dtype.exponent_bits
+    counts, used = np.zeros(exponents, np.int64), 0
+    for piece in _pieces(words):
+        bits = piece.astype(np.uint64)
+        exponent = ((bits >> np.uint64(mantissa_bits)) & np.uint64(exponents - 1)).astype(np.int64)
+        counts += np.bincount(exponent[bits != 0], minlength=exponents)
+        used |= int(np.bitwise_or.reduce(bits)) & ((1 << mantissa_bits) - 1)
     # Rare large exponents, such as those of infinities, would push all others away from level 1.
     frequent = np.flatnonzero(counts * 4096 >= max(counts.sum(), 1))
-    used = int(np.bitwise_or.reduce(bits, initial=0)) & ((1 << mantissa_bits) - 1)
     low_zeros = (used & -used).bit_length() - 1 if used else mantissa_bits
     return Split(top=int(frequent.max(initial=0)), low_zeros=low_zeros)
 
@@ -51,6 +57,14 @@ def split_words(words: Words, dtype: DType, split: Split) -> tuple[NDArray[np.in
     Returns:
         Levels, [n], 0 where all bits are 0; and the bits that follow, [n].
     """
+    levels, extra = np.empty(words.size, np.int32), np.empty(words.size, np.uint64)
+    for start in range(0, words.size, _PIECE):
+        part = slice(start, start + _PIECE)
+        levels[part], extra[part] = _split(words[part], dtype, split)
+    return levels, extra
+
+
+def _split(words: Words, dtype: DType, split: Split) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
     bits = words.astype(np.uint64)
     if dtype.reading is Reading.FLOAT:
         exponent_mask = (1 << dtype.exponent_bits) - 1
@@ -76,6 +90,14 @@ def join_words(levels: NDArray[np.int32], extra: NDArray[np.uint64], dtype: DTyp
     Returns:
         The words, [n].
     """
+    words = np.empty(levels.size, dtype.word_type)
+    for start in range(0, levels.size, _PIECE):
+        part = slice(start, start + _PIECE)
+        words[part] = _join(levels[part], extra[part], dtype, split)
+    return words
+
+
+def _join(levels: NDArray[np.int32], extra: NDArray[np.uint64], dtype: DType, split: Split) -> Words:
     sizes = np.abs(levels).astype(np.int64)
     if dtype.reading is Reading.FLOAT:
         exponents = (split.top + 1 - sizes) & ((1 << dtype.exponent_bits) - 1)
@@ -86,6 +108,11 @@ def join_words(levels: NDArray[np.int32], extra: NDArray[np.uint64], dtype: DTyp
         bits = (np.uint64(1) << lengths.astype(np.uint64)) | extra
         bits = np.where(levels < 0, np.uint64(0) - bits, bits)
     return np.where(levels == 0, np.uint64(0), bits).astype(dtype.word_type)
+
+
+def _pieces(words: Words) -> Iterator[Words]:
+    """Cuts words into pieces, so that what is computed of them takes little memory beside a large tensor."""
+    return (words[start : start + _PIECE] for start in range(0, words.size, _PIECE))
 
 
 def _magnitudes(words: Words, dtype: DType) -> NDArray[np.uint64]:
