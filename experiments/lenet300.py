@@ -29,38 +29,40 @@ def configurations() -> dict[str, Callable[[], Any]]:
     """Lists every configuration by name; imports torch."""
     from ellzero.cli.recipes import fast, paper, smallest
     from ellzero.methods import DRR, RL1, Unregularised, geometric
-    from ellzero.training import Anneal, Cosine, Cycles, Epochs, NonZeros, Warm
+    from ellzero.training import Anneal, Bytes, Cosine, Cycles, Epochs, NonZeros, Warm
 
     def dense(epochs: int, **treatment: Any) -> Any:
         options = {"epochs": Epochs(prelude=epochs, regularise=0, fine_tune=0), "prelude_lr": Cosine(start=1e-3, end=1e-5)}
         return replace(smallest(), method=Unregularised(), target=None, copies=None, options=options, **treatment)
 
-    def close(nonzeros: int) -> Any:
+    def close(nonzeros: int, warm: float, alpha: tuple[float, float], last: float, start: int, count: int) -> Any:
         """A gentle penalty for networks that are to stay close to the dense one: the strong one of `smallest` underfits at this size."""
-        start = smallest()
+        base = smallest()
 
         def drr(alpha: Any) -> DRR:
             return DRR(alpha=alpha, beta=5.0, proximal=True)
 
         options = {
-            **start.options,
+            **base.options,
             "epochs": Epochs(prelude=40, regularise=5, fine_tune=0),
-            "warm": Warm(method=RL1(alpha=3e-5, proximal=True), epochs=3, lr=1.5e-3),
+            "warm": Warm(method=RL1(alpha=warm, proximal=True), epochs=3, lr=1.5e-3),
             "cycles": Cycles(
-                start=40_000,
-                count=20,
+                start=start,
+                count=count,
                 epochs=2,
                 lr=Cosine(start=2e-3, end=1.2e-3),
                 regrow=0.5,
-                method=drr(geometric(2e-5, 1e-5)),
+                method=drr(geometric(*alpha)),
                 power=0.25,
             ),
-            "anneal": Anneal(epochs=30, lr=Cosine(start=1.5e-3, end=1e-5), method=drr(3e-6), finish_epochs=0),
+            "anneal": Anneal(epochs=30, lr=Cosine(start=1.5e-3, end=1e-5), method=drr(last), finish_epochs=0),
         }
-        return replace(start, method=drr(2e-5), target=NonZeros(nonzeros), options=options)
+        return replace(base, method=drr(alpha[0]), target=NonZeros(nonzeros), options=options)
 
     return {
-        "close-8000": lambda: close(8000),
+        "bytes-1900": lambda: replace(smallest(), target=Bytes(1900)),
+        "close-5000": lambda: close(5000, 4e-5, (3.5e-5, 2e-5), 6e-6, 30_000, 24),
+        "close-8000": lambda: close(8000, 3e-5, (2e-5, 1e-5), 3e-6, 40_000, 20),
         "dense": lambda: dense(20, augment=None),
         "dense-shifts": lambda: dense(60),
         "fast": fast,

@@ -5,6 +5,7 @@ from ellzero.archive.compress import compress as compress, decompress as decompr
 from ellzero.archive.entries import Report as Report
 from ellzero.archive.grids import LogGrid as LogGrid, Quantiser as Quantiser, UniformGrid as UniformGrid
 from ellzero.archive.load import NetworkFile as NetworkFile, load_file as load_file, load_model as load_model, open_file as open_file
+from ellzero.archive.on_grid import OnGrid as OnGrid
 from ellzero.archive.save import save_file as save_file, save_model as save_model
 from ellzero.archive.shared_step import SharedStep as SharedStep, shared_step as shared_step
 from ellzero.archive.synthesise import synthetic_inputs as synthetic_inputs
@@ -100,6 +101,7 @@ from ellzero.records import (
 from ellzero.training import (
     ActiveSet as ActiveSet,
     Anneal as Anneal,
+    Bytes as Bytes,
     Checkpoint as Checkpoint,
     Cosine as Cosine,
     Cycles as Cycles,
@@ -108,6 +110,7 @@ from ellzero.training import (
     ErrorIncrease as ErrorIncrease,
     GaussianLoss as GaussianLoss,
     NonZeros as NonZeros,
+    OnGridPasses as OnGridPasses,
     Saturation as Saturation,
     Sparse as Sparse,
     Sparsifier as Sparsifier,

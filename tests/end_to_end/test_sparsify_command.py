@@ -60,6 +60,14 @@ def test_a_run_leaves_network_log_record_and_pictures(digits):
         assert word in done.stdout
 
 
+def test_a_size_of_the_file_is_a_target(tmp_path):
+    done = ellzero("sparsify", "digits-mlp", "--file-bytes", 900, "-o", "run", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert 800 < (tmp_path / "run" / "quantised.l0").stat().st_size <= 900
+    exact, coded = lz.load_file(tmp_path / "run" / "network.l0"), lz.load_file(tmp_path / "run" / "quantised.l0")
+    assert all(torch.equal(exact[name], coded[name]) for name in exact)
+
+
 def test_the_record_tells_the_truth_about_the_network(digits):
     run, _ = digits
     record = json.loads((run / "record.json").read_text())
@@ -131,7 +139,9 @@ def test_a_finished_run_is_not_resumed(digits):
         (["sparsify", "no_such_module:factory", "--data", "mnist"], 1, "no_such_module"),
         (["sparsify", "json:nothing", "--data", "mnist"], 1, "nothing"),
         (["sparsify", "torch.nn:Identity"], 1, "--data"),
-        (["sparsify", "digits-mlp", "--nonzeros", "5", "--error-increase", "0.1"], 1, "two targets"),
+        (["sparsify", "digits-mlp", "--nonzeros", "5", "--error-increase", "0.1"], 1, "2 targets"),
+        (["sparsify", "digits-mlp", "--nonzeros", "5", "--file-bytes", "900"], 1, "--file-bytes are 2 targets"),
+        (["sparsify", "digits-mlp", "--file-bytes", "0"], 1, "Bytes(0)"),
         (["sparsify", "digits-mlp", "--nonzeros", "0"], 1, "NonZeros(0)"),
         (["sparsify", "digits-mlp", "--nonzeros", "99999"], 1, "99999"),
         (["sparsify", "digits-mlp", "--method", "rl1", "--beta", "3"], 1, "--beta"),

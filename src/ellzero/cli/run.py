@@ -17,7 +17,7 @@ from ellzero.cli.sparsify import Sparsify, prepare_folder, remove_folder
 from ellzero.files import replacing
 from ellzero.methods import Unregularised
 from ellzero.records import append_line, read_lines
-from ellzero.training import Checkpoint, Epoch, ErrorIncrease, NonZeros, Sparse, sparsify
+from ellzero.training import Bytes, Checkpoint, Epoch, ErrorIncrease, NonZeros, Sparse, sparsify
 
 
 def run_sparsify(options: Sparsify, recipe: Recipe | None = None) -> Outcome:
@@ -52,7 +52,7 @@ def run_sparsify(options: Sparsify, recipe: Recipe | None = None) -> Outcome:
     with replacing(folder / "network.safetensors") as file:
         file.write(to_safetensors(sparse.model))
     save_model(sparse.model, folder / "network.l0")
-    save_model(sparse.model, folder / "quantised.l0", quantise=LogGrid())
+    save_model(sparse.model, folder / "quantised.l0", quantise=sparse.quantiser or LogGrid())
     outcome = measure(options, recipe, problem, sparse, model)
     (folder / "checkpoint.pt").unlink(missing_ok=True)
     if not options.quiet:
@@ -86,15 +86,19 @@ def with_options(recipe: Recipe, options: Sparsify) -> Recipe:
     """
     method = chosen_method(recipe.method, options)
     target = recipe.target
-    if options.nonzeros is not None and options.error_increase is not None:
-        raise ValueError("--nonzeros and --error-increase are two targets: give one of them")
+    targets = {"--nonzeros": options.nonzeros, "--file-bytes": options.file_bytes, "--error-increase": options.error_increase}
+    given = [name for name, value in targets.items() if value is not None]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} are {len(given)} targets: give one of them")
     if options.nonzeros is not None:
         target = NonZeros(options.nonzeros)
+    if options.file_bytes is not None:
+        target = Bytes(options.file_bytes)
     more = dict(recipe.options)
     if options.error_increase is not None:
         target = ErrorIncrease(options.error_increase / 100)
         more.pop("cycles", None)
-    if isinstance(method, Unregularised) and options.nonzeros is None:
+    if isinstance(method, Unregularised) and options.nonzeros is None and options.file_bytes is None:
         target = None
     return replace(recipe, method=method, target=target, options=more)
 

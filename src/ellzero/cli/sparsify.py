@@ -53,6 +53,8 @@ class Sparsify:
     admm: Annotated[ADMMOptions, tyro.conf.OmitArgPrefixes] = field(default_factory=ADMMOptions)
     nonzeros: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Prunes to this many non-zeros instead of the recipe's own target."""
+    file_bytes: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Prunes to what fits into a file of this many bytes, and trains what is left on its grid: see RUN/quantised.l0."""
     error_increase: Annotated[float | None, tyro.conf.arg(metavar="POINTS")] = None
     """Searches for the sparsest network whose validation error grows by at most this many percentage points."""
     threads: int = 1

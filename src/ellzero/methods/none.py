@@ -23,6 +23,11 @@ class Unregularised:
         """Whether the penalty acts after the step: there is none."""
         return False
 
+    @property
+    def silent(self) -> bool:
+        """Whether there is no penalty by intention: always."""
+        return True
+
     def penalty(self, params: Params, state: nn.Module, at: At) -> Scalar:
         """Returns 0, connected to the parameters so that it can be differentiated like any other penalty."""
         return torch.stack([(parameter * 0.0).sum() for parameter in params.values()]).sum()

@@ -81,6 +81,16 @@ class FollowsRates(Protocol):
         ...
 
 
+@runtime_checkable
+class MaySilence(Protocol):
+    """A method whose penalty may be 0 by intention, so that nobody is to be warned of it."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether it is."""
+        ...
+
+
 def no_state(self: object, params: Params) -> nn.Module:
     """Returns an empty state."""
     return NoState()

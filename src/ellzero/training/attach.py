@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ellzero.methods.none import Unregularised
-from ellzero.methods.protocol import Method
+from ellzero.methods.protocol import MaySilence, Method
 from ellzero.methods.schedule import moves
 from ellzero.params import Selector, aliases, masks_from_zeros, named_parameters, select, weights
 from ellzero.training.attached import Attached
@@ -72,7 +71,7 @@ def attach(
                 params={name: parameter for name, parameter in selected.items() if parameter in owned},
                 trainable={name: parameter for name, parameter in trainable.items() if parameter in owned},
                 # No penalty has no effect by design.
-                watch=Watch(None if isinstance(method, Unregularised) else inert_after),
+                watch=Watch(None if isinstance(method, MaySilence) and method.silent else inert_after),
             )
             for each, owned in owners
         ],

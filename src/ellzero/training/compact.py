@@ -65,9 +65,13 @@ class Compact:
 
     def state(self) -> dict[str, Tensor]:
         """Copies the network's state_dict in its full shape; what trains goes on training."""
+        return {name: tensor.detach().clone() for name, tensor in self.whole().state_dict().items()}
+
+    def whole(self) -> nn.Module:
+        """Returns the full network as it stands, not to be trained; what trains goes on training."""
         if self.kept is not None:
             expand_(self.full, self.model, self.kept)
-        return {name: tensor.detach().clone() for name, tensor in self.full.state_dict().items()}
+        return self.full
 
     def checkpoint(self) -> dict[str, Any]:
         """Returns what `restore_` needs: the full network, the map, and the smaller network's tensors."""

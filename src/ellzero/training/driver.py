@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ellzero.archive.on_grid import OnGrid
 from ellzero.methods import value_at
 from ellzero.params import count_nonzeros, masks_from_zeros, named_parameters, select
 from ellzero.training.attach import attach
@@ -21,6 +22,7 @@ from ellzero.training.checkpoint import Checkpoint, Clock, load, save
 from ellzero.training.compact import Compact
 from ellzero.training.convergence import saturated
 from ellzero.training.distill import labels_of, objective, soft_labels
+from ellzero.training.file_size import Named, coded_bytes
 from ellzero.training.final_prune import (
     cut_,
     drop_silent_,
@@ -63,8 +65,6 @@ class Driver:
         else:
             self.compact.example = example_input(model, task.loss_fn, task.train)
 
-    # ---- the run
-
     def run(self, stages: Sequence[Stage], prefix: int = 0) -> None:
         """Runs the stages from where the state stands; `prefix` numbers them after earlier calls' stages."""
         with self._signals():
@@ -97,8 +97,6 @@ class Driver:
         """The network that trains: the full one, or what compaction has left of it."""
         return self.compact.model
 
-    # ---- one stage
-
     def _stage(self, stage: Stage) -> None:
         if not self.begun:
             self._before(stage)
@@ -128,6 +126,8 @@ class Driver:
         if stage.frozen:
             sparsifier.assert_sparse()
         sparsifier.detach()
+        if isinstance(stage.method, OnGrid):
+            self.extra["grids"] = stage.method.grids(sparsifier.state)
 
     def _before(self, stage: Stage) -> None:
         if self.stage_index == 1 and stage.method.proximal:
@@ -141,7 +141,8 @@ class Driver:
         task, states = self.task, [self.compact.state()]
         require_alive(select(self.model, task.params))
         drop_spurious_(self.model, task.loss_fn, task.train)
-        cut_(self.model, rule, self.optimizer, task.loss_fn, task.judge, task.params)
+        named = Named(names=select(self.full, task.params), grid=rule.grid)
+        cut_(self.model, rule, self.optimizer, task, lambda: coded_bytes(self.compact.whole(), named))
         states.append(self.compact.state())
         drop_spurious_(self.model, task.loss_fn, task.train)
         states.append(self.compact.state())
@@ -233,8 +234,6 @@ class Driver:
             return False
         losses = [entry.train_loss if entry.valid_loss is None else entry.valid_loss for entry in self.history[-self.epoch :]]
         return saturated(losses, rule.window)
-
-    # ---- interruption and checkpoints
 
     @contextmanager
     def _signals(self) -> Generator[None, None, None]:

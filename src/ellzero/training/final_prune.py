@@ -6,11 +6,13 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
-from ellzero.params import Selector, apply_masks_, everything, masks_from_zeros, select
+from ellzero.params import apply_masks_, everything, masks_from_zeros, select
 from ellzero.pruning import fold_, magnitude_masks, random_gradient, tamade
 from ellzero.training.batches import Batch, Batches, LossFn, epoch_batches, mean_loss
 from ellzero.training.distill import Recorder
+from ellzero.training.file_size import prune_to_fit_
 from ellzero.training.stages import FinalPrune, Truncate
+from ellzero.training.task import Task
 from ellzero.types import Params
 
 
@@ -64,13 +66,19 @@ def grown_masks(params: Params, loss: Callable[[Batch], Tensor], batches: Iterab
     return {name: mask | grown[name] for name, mask in masks.items()}
 
 
-def cut_(model: nn.Module, rule: FinalPrune, optimizer: torch.optim.Optimizer, loss_fn: LossFn, judge: Batches, params: Selector) -> None:
-    """Applies the final mask: exactly `rule.keep` scalars, or what TAMADE finds tolerable on the batches to judge by."""
-    selected = select(model, params)
+def cut_(model: nn.Module, rule: FinalPrune, optimizer: torch.optim.Optimizer, task: Task, size: Callable[[], int]) -> None:
+    """Applies the final mask: exactly `rule.keep` scalars, or what fits `rule.limit` bytes, or what TAMADE finds tolerable.
+
+    `size` codes the network as it stands and returns bytes.
+    """
+    selected = select(model, task.params)
+    if rule.limit is not None:
+        prune_to_fit_(selected, scores(selected, optimizer, rule.power), size, rule.limit)
+        return
     if rule.keep is not None:
         truncate_(selected, Truncate(keep=rule.keep, power=rule.power), optimizer)
         return
-    result = tamade(model, lambda network: mean_loss(network, loss_fn, judge), accept=rule.accept, params=params)
+    result = tamade(model, lambda network: mean_loss(network, task.loss_fn, task.judge), accept=rule.accept, params=task.params)
     apply_masks_(selected, result)
 
 

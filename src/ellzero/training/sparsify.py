@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ellzero.archive.grids import Quantiser
+from ellzero.archive.on_grid import KnownGrids
 from ellzero.data import Augmentation
 from ellzero.methods import Method
 from ellzero.params import Selector, count_nonzeros, count_parameters, duplicate, masks_from_zeros, select, weights
@@ -16,13 +18,15 @@ from ellzero.training.batches import Batches, ErrorFn, LossFn, classification_er
 from ellzero.training.checkpoint import Checkpoint
 from ellzero.training.distill import Distill
 from ellzero.training.driver import Driver
+from ellzero.training.file_size import Bytes, coded_bytes, expected_nonzeros, magnitudes_of, prune_to_fit_
 from ellzero.training.final_prune import CollapseError
+from ellzero.training.plan import Plan, prelude_stage, sparse_stages
 from ellzero.training.progress import Progress
 from ellzero.training.search import ErrorIncrease, NonZeros, Try, best_try, next_alpha
-from ellzero.training.stages import Anneal, Cycles, Epochs, LearningRate, Plan, Saturation, Warm, prelude_stage, sparse_stages
+from ellzero.training.stages import Anneal, Cycles, Epochs, LearningRate, OnGridPasses, Saturation, Warm
 from ellzero.training.task import Epoch, OptimizerFactory, Pruning, Reports, Task
 
-Target = NonZeros | ErrorIncrease
+Target = NonZeros | ErrorIncrease | Bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +45,7 @@ class Sparse:
         parameters: trainable scalars of the network.
         nonzeros: those that are not zero, biases and normalisation included.
         seconds: time taken, resumed stretches included.
+        quantiser: for `save_model(quantise=...)` where the weights were trained on a grid: it writes them as they are.
     """
 
     model: nn.Module
@@ -54,6 +59,7 @@ class Sparse:
     parameters: int
     nonzeros: int
     seconds: float
+    quantiser: Quantiser | None = None
 
     @property
     def compression_rate(self) -> float:
@@ -84,6 +90,7 @@ def sparsify(
     cycles: Cycles | None = None,
     anneal: Anneal | None = None,
     saturation: Saturation | None = None,
+    on_grid: OnGridPasses | None = None,
     accept: Accept = Within(relative=0.01),  # noqa: B008  # frozen
     judge: Batches | None = None,
     augment: Augmentation | None = None,
@@ -107,7 +114,7 @@ def sparsify(
             object with `epoch(number, start)`) make a resumed run equal an uninterrupted one bit for bit.
         valid: held-out batches for logs, for the search for an error, and for `saturation`.
         method: what makes the network sparse.
-        target: `NonZeros(n)`, `ErrorIncrease(fraction)`, or None to let `accept` decide.
+        target: `NonZeros(n)`, `ErrorIncrease(fraction)`, `Bytes(n)` for the size of the file, or None to let `accept` decide.
         error_fn: (model, batch) -> (errors, decisions); `classification_error` where a target needs it and none is given.
         params: what is regularised and pruned; `everything` is the paper's setting.
         epochs: passes over `train` in each phase.
@@ -118,6 +125,7 @@ def sparsify(
         cycles: truncations along a geometric sequence, with or without regrowth; needs `NonZeros`.
         anneal: how to train under the final masks; plain fine-tuning without the penalty where None.
         saturation: end phases by appendix G instead of by count.
+        on_grid: last passes with the weights on a grid; `OnGridPasses()` where None and the target is `Bytes`.
         accept: what TAMADE tolerates where no number of non-zeros is asked for.
         judge: batches on which TAMADE measures; `valid` where None, else `train`.
         augment: what is done to a batch's inputs.
@@ -149,6 +157,9 @@ def sparsify(
     selected = sum(parameter.numel() for parameter in select(network, params).values())
     if keep is not None and keep > selected:
         raise ValueError(f"target=NonZeros({keep}), but only {selected} scalars are regularised: ask for fewer")
+    if isinstance(target, Bytes):
+        keep = min(selected, expected_nonzeros(target, [tuple(each.shape) for each in select(network, params).values()]))
+        on_grid = on_grid or OnGridPasses()
     plan = Plan(
         method=method,
         epochs=epochs,
@@ -161,6 +172,8 @@ def sparsify(
         cycles=cycles,
         anneal=anneal,
         saturation=saturation,
+        limit=target.count if isinstance(target, Bytes) else None,
+        on_grid=on_grid,
     )
     task = Task(
         loss_fn=loss_fn,
@@ -195,6 +208,11 @@ def sparsify(
             tries = ()
             driver.run(stages, prefix=1)
     sparse = driver.finish().eval()
+    quantiser = KnownGrids(grids=driver.extra["grids"]) if "grids" in driver.extra else None
+    if isinstance(target, Bytes):
+        # Training on the grid has moved weights to other values, which may cost a few bytes more.
+        chosen = select(sparse, params)
+        prune_to_fit_(chosen, magnitudes_of(chosen), lambda: coded_bytes(sparse, quantiser), target.count)
     sparse.train(model.training)
     reached = best_try(tries).accepted if tries else True
     if not reached:
@@ -215,6 +233,7 @@ def sparsify(
         parameters=count_parameters(sparse),
         nonzeros=count_nonzeros(sparse),
         seconds=driver.clock.seconds(),
+        quantiser=quantiser,
     )
 
 

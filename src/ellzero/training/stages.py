@@ -1,12 +1,13 @@
-"""The plan of a run: a list of stages, each a stretch of training with something done to the network before it.
+"""What a run consists of: stages, each a stretch of training with something done to the network before it.
 
-`sparsify`'s arguments are turned into a plan by `plan_stages`; the driver only executes plans.
+`ellzero.training.plan` makes them of `sparsify`'s arguments; the driver only executes them.
 """
 
 import math
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field
 
-from ellzero.methods import Method, Schedule, Unregularised, moves
+from ellzero.archive.grids import LogGrid
+from ellzero.methods import Method, Unregularised
 from ellzero.pruning import Accept
 from ellzero.types import Phase
 
@@ -141,6 +142,27 @@ class Anneal:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OnGridPasses:
+    """Last passes, in which the weights that are left learn on a grid of few values; see `OnGrid`.
+
+    Attributes:
+        grid: the values.
+        epochs: passes over the training data.
+        lr: learning rate.
+        rate: price of a bit of the file in units of the data loss.
+    """
+
+    grid: LogGrid = field(default_factory=LogGrid)
+    epochs: int = 4
+    lr: LearningRate = Cosine(start=5e-4, end=2e-5)
+    rate: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise ValueError(f"OnGridPasses(epochs={self.epochs}): weights are moved to the grid by training, for at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Truncate:
     """Keeps the `keep` weights with the largest score |w| * v^power."""
 
@@ -150,11 +172,16 @@ class Truncate:
 
 @dataclass(frozen=True, kw_only=True)
 class FinalPrune:
-    """Random gradient pruning, a mask (the largest `keep`, or TAMADE where `keep` is None), random gradient pruning, fold."""
+    """Random gradient pruning, a mask, random gradient pruning, fold.
+
+    The mask keeps the largest `keep`, or what fits into a file of `limit` bytes, or what TAMADE finds where both are None.
+    """
 
     accept: Accept
     keep: int | None = None
     power: float = 0.0
+    limit: int | None = None
+    grid: LogGrid = field(default_factory=LogGrid)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,102 +215,3 @@ class Stage:
     compact: bool = True
     saturation: Saturation | None = None
     max_epochs: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The arguments of `sparsify` that say what is done when."""
-
-    method: Method
-    epochs: Epochs
-    prelude_lr: LearningRate
-    lr: LearningRate
-    fine_tune_lr: LearningRate
-    accept: Accept
-    keep: int | None = None
-    warm: Warm | None = None
-    cycles: Cycles | None = None
-    anneal: Anneal | None = None
-    saturation: Saturation | None = None
-
-
-def prelude_stage(plan: Plan) -> Stage:
-    """Builds the stage that trains the dense network, the baseline of every error increase and the teacher of a distillation."""
-    return Stage(name="prelude", phase=Phase.PRELUDE, epochs=plan.epochs.prelude, lr=plan.prelude_lr, distilled=False, compact=False)
-
-
-def sparse_stages(plan: Plan) -> list[Stage]:
-    """Builds the stages that follow the prelude; none where nothing regularises and no number is asked for, which is a dense baseline.
-
-    Raises:
-        ValueError: cycles without a number of non-zeros to arrive at.
-    """
-    if isinstance(plan.method, Unregularised) and plan.keep is None:
-        return []
-    regularise, fine_tune = Phase.REGULARISE, Phase.FINE_TUNE
-    stages: list[Stage] = []
-    if plan.warm is not None:
-        stages.append(Stage(name="warm", phase=regularise, epochs=plan.warm.epochs, lr=plan.warm.lr, method=plan.warm.method))
-    until = plan.saturation
-    stages.append(
-        Stage(
-            name="regularise",
-            phase=regularise,
-            epochs=plan.epochs.regularise,
-            lr=plan.lr,
-            method=plan.method,
-            saturation=until,
-            max_epochs=until.max_regularise if until else 0,
-        )
-    )
-    cycles, method = plan.cycles, plan.method
-    if cycles is not None:
-        if plan.keep is None:
-            raise ValueError("cycles= needs a number to arrive at: pass target=lz.NonZeros(n) with it")
-        method = cycles.method or plan.method
-        counts = cycles.counts(plan.keep)
-        for number, keep in enumerate(counts, start=1):
-            progress = (number - 1) / max(1, len(counts) - 1)
-            method = _method_at(cycles.method or plan.method, progress)
-            stages.append(
-                Stage(
-                    name=f"cycle {number}",
-                    phase=regularise,
-                    epochs=cycles.epochs,
-                    lr=rate_at(cycles.lr, progress),
-                    method=method,
-                    before=Truncate(keep=keep, power=cycles.power),
-                    frozen=cycles.regrow is not None,
-                    regrow=cycles.regrow or 0.0,
-                )
-            )
-    prune = FinalPrune(accept=plan.accept, keep=plan.keep, power=cycles.power if cycles else 0.0)
-    if plan.anneal is None:
-        stages.append(
-            Stage(
-                name="fine-tune",
-                phase=fine_tune,
-                epochs=plan.epochs.fine_tune,
-                lr=plan.fine_tune_lr,
-                before=prune,
-                frozen=True,
-                saturation=until,
-                max_epochs=until.max_fine_tune if until else 0,
-            )
-        )
-        return stages
-    anneal = plan.anneal
-    # The penalty stays on during the anneal, which is why its phase is not FINE_TUNE: methods are silent there.
-    stages.append(Stage(name="anneal", phase=regularise, epochs=anneal.epochs, lr=anneal.lr, method=plan.method, before=prune, frozen=True))
-    stages.append(Stage(name="finish", phase=fine_tune, epochs=anneal.finish_epochs, lr=anneal.finish_lr, frozen=True))
-    return stages
-
-
-def _method_at(method: Method, progress: float) -> Method:
-    """Fixes what a method's schedules say at a point of progress."""
-    if not (is_dataclass(method) and moves(method)):
-        return method
-    return replace(
-        method,
-        **{one.name: getattr(method, one.name)(progress) for one in fields(method) if isinstance(getattr(method, one.name), Schedule)},
-    )

@@ -11,7 +11,19 @@ import torch
 from ellzero.data import Shifts
 from ellzero.methods import DRR, RL1
 from ellzero.params import everything
-from ellzero.training import Anneal, Checkpoint, Cycles, Distill, Epochs, ErrorIncrease, NonZeros, Warm, classification_loss, sparsify
+from ellzero.training import (
+    Anneal,
+    Checkpoint,
+    Cycles,
+    Distill,
+    Epochs,
+    ErrorIncrease,
+    NonZeros,
+    OnGridPasses,
+    Warm,
+    classification_loss,
+    sparsify,
+)
 from ellzero.training.checkpoint import Clock, load, save
 from training_problems import digits_batches, equal, small_network
 
@@ -20,6 +32,7 @@ EVERYTHING = {
     "cycles": Cycles(start=900, count=2, epochs=1),
     "anneal": Anneal(epochs=1, finish_epochs=1),
     "target": NonZeros(250),
+    "on_grid": OnGridPasses(epochs=1, rate=1e-5),
 }
 PLANS = {"full": EVERYTHING, "search": {"target": ErrorIncrease(0.1, tries=2)}}
 

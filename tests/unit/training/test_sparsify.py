@@ -6,18 +6,23 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ellzero.archive.grids import LogGrid
+from ellzero.archive.load import load_model
+from ellzero.archive.save import save_model
 from ellzero.data import Shifts
 from ellzero.methods import DRR, PMMP, RL1, Exact, Unregularised, ramp
 from ellzero.params import count_nonzeros, everything, select, weights
 from ellzero.pruning import random_gradient
 from ellzero.training import (
     Anneal,
+    Bytes,
     Cosine,
     Cycles,
     Distill,
     Epochs,
     ErrorIncrease,
     NonZeros,
+    OnGridPasses,
     Saturation,
     Warm,
     classification_error,
@@ -71,6 +76,27 @@ def test_the_number_of_nonzeros_counts_what_is_regularised():
     result = run(target=NonZeros(300), params=weights)
     assert sum(count_nonzeros([p]) for p in select(result.model, weights).values()) <= 300
     assert result.nonzeros > 300  # biases come on top
+
+
+@pytest.mark.parametrize("cycles", [None, Cycles(start=1000, count=3, epochs=1)])
+def test_bytes_is_met_by_the_file_and_the_file_holds_what_was_trained(cycles, tmp_path):
+    result = run(target=Bytes(700), cycles=cycles, on_grid=OnGridPasses(epochs=2, lr=1e-3))
+    path = tmp_path / "net.l0"
+    save_model(result.model, path, quantise=result.quantiser)
+    assert 600 < path.stat().st_size <= 700
+    loaded = load_model(small_network(), path)
+    assert all(torch.equal(tensor, loaded.state_dict()[name]) for name, tensor in result.model.state_dict().items())
+    assert all(len(p[p != 0].abs().unique()) <= 19 for p in select(result.model, everything).values())
+    assert result.history[-1].stage == "on grid"
+    _, valid = digits_batches()
+    assert error_rate(result.model, classification_error, valid) < 0.5
+
+
+def test_a_grid_without_a_size_is_a_last_stretch_of_training():
+    result = run(target=NonZeros(300), on_grid=OnGridPasses(grid=LogGrid(1.5, levels=5), epochs=1))
+    assert 250 < result.nonzeros <= 300
+    assert all(len(p[p != 0].abs().unique()) <= 5 for p in select(result.model, everything).values())
+    assert result.quantiser is not None
 
 
 def test_more_nonzeros_than_weights_are_refused():

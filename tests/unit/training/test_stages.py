@@ -5,7 +5,8 @@ import pytest
 
 from ellzero.methods import DRR, RL1
 from ellzero.pruning import Within
-from ellzero.training.stages import Anneal, Cosine, Cycles, Epochs, FinalPrune, Plan, Truncate, Warm, prelude_stage, rate_at, sparse_stages
+from ellzero.training.plan import Plan, prelude_stage, sparse_stages
+from ellzero.training.stages import Anneal, Cosine, Cycles, Epochs, FinalPrune, Truncate, Warm, rate_at
 from ellzero.types import Phase
 
 DRR_HERE, RL1_HERE = DRR(alpha=1e-4, proximal=True), RL1(alpha=1e-4, proximal=True)

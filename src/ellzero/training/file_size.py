@@ -1,0 +1,129 @@
+"""A network of a size on disk: how many weights fit into so many bytes, and the passes in which they learn to live on a grid."""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ellzero.archive.grids import Levels, LogGrid, Quantiser
+from ellzero.description import TensorCount, position_entropy_bits
+from ellzero.params import apply_masks_
+from ellzero.pruning import magnitude_masks
+from ellzero.types import Params
+
+_POSITIONS = 0.75
+"""Bits of a position over its share of log2 C(n, k), as trained networks are coded: a first guess, corrected by coding."""
+
+_VALUE_BITS = 4.0
+"""Bits of a sign and a magnitude: likewise."""
+
+_SPARE = 1.1
+"""Training goes down to this many times the weights that are expected to fit; coding decides how many do."""
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Asks for a network whose file takes at most `count` bytes, everything counted, its weights on a grid.
+
+    The network is pruned to what fits and then trained on the grid (`OnGridPasses`); save it with `quantise=result.quantiser`.
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ValueError(f"Bytes({self.count}): a file has at least a byte")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """Moves tensors of some names to a grid and keeps the others exactly."""
+
+    names: Collection[str]
+    grid: Quantiser = field(default_factory=LogGrid)
+
+    def quantise(self, name: str, values: NDArray[np.float64]) -> Levels | None:
+        """Quantises a tensor where it is named."""
+        return self.grid.quantise(name, values) if name in self.names else None
+
+
+def coded_bytes(model: nn.Module, quantiser: Quantiser | None) -> int:
+    """Codes a network and returns the size of its file, in bytes.
+
+    Args:
+        model: any module; it is not changed.
+        quantiser: as for `save_model`.
+
+    Raises:
+        ValueError: a weight is not finite.
+    """
+    # The coder compiles; a run that counts no bytes does without it.
+    from ellzero.archive.save import model_bytes
+
+    return len(model_bytes(model, quantise=quantiser))
+
+
+def expected_nonzeros(target: Bytes, shapes: Iterable[tuple[int, ...]]) -> int:
+    """Guesses how many weights a file of a size holds, with something to spare; at least 1.
+
+    Args:
+        target: the size.
+        shapes: of the tensors that are pruned.
+    """
+    size = sum(TensorCount(shape=shape, nonzeros=0).size for shape in shapes)
+
+    def bits(count: int) -> float:
+        return _POSITIONS * position_entropy_bits(TensorCount(shape=(size,), nonzeros=count)) + _VALUE_BITS * count
+
+    low, high = 0, size // 2
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if bits(middle) <= 8 * target.count else (low, middle - 1)
+    return max(1, round(_SPARE * low))
+
+
+@torch.no_grad()
+def prune_to_fit_(params: Params, scores: Params, size: Callable[[], int], limit: int) -> int:
+    """Prunes the weights of the smallest scores until a file is small enough.
+
+    Args:
+        params: what may be pruned.
+        scores: what it is ranked by, by name, 0 where the weight is 0.
+        size: codes the network as it stands and returns bytes.
+        limit: the most bytes.
+
+    Returns:
+        How many weights are left.
+
+    Raises:
+        ValueError: the file is too large even without them; nothing is pruned then.
+    """
+    whole = {name: parameter.detach().clone() for name, parameter in params.items()}
+
+    def keep_(count: int) -> None:
+        for name, parameter in params.items():
+            parameter.copy_(whole[name])
+        apply_masks_(params, magnitude_masks(scores, keep=count))
+
+    high = sum(int(torch.count_nonzero(score)) for score in scores.values())
+    if size() <= limit:
+        return high
+    low, high = 0, high - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        keep_(middle)
+        low, high = (middle, high) if size() <= limit else (low, middle - 1)
+    keep_(low)
+    if (smallest := size()) > limit:
+        for name, parameter in params.items():
+            parameter.copy_(whole[name])
+        raise ValueError(f"a file of at most {limit} bytes was asked for, but without any weight it takes {smallest}: ask for more")
+    return low
+
+
+def magnitudes_of(params: Params) -> dict[str, Tensor]:
+    """Returns |w| by name."""
+    return {name: parameter.detach().abs() for name, parameter in params.items()}

@@ -1,0 +1,58 @@
+"""How many weights fit into a file."""
+
+import pytest
+import torch
+from torch import nn
+
+from ellzero.archive.grids import LogGrid
+from ellzero.params import count_nonzeros, everything, select
+from ellzero.training.file_size import Bytes, Named, coded_bytes, expected_nonzeros, magnitudes_of, prune_to_fit_
+
+
+def model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+
+
+def test_as_many_weights_stay_as_fit() -> None:
+    network = model()
+    params = select(network, everything)
+    quantiser = Named(names=list(params), grid=LogGrid())
+    order = torch.cat([p.detach().abs().flatten() for p in params.values()]).sort(descending=True).values
+
+    left = prune_to_fit_(params, magnitudes_of(params), lambda: coded_bytes(network, quantiser), 500)
+
+    assert left == count_nonzeros(network)
+    assert 480 < coded_bytes(network, quantiser) <= 500
+    # They are the largest, and a few more would be too many: sizes rise with the count but for a byte or five.
+    assert min(float(p[p != 0].detach().abs().min()) for p in params.values()) == float(order[left - 1])
+    more = model()
+    for p in more.parameters():
+        p.data[p.abs() < order[left + 40]] = 0
+    assert coded_bytes(more, quantiser) > 500
+
+
+def test_what_fits_already_is_left_alone_and_what_never_fits_is_refused() -> None:
+    network = model()
+    params = select(network, everything)
+    before = {name: p.detach().clone() for name, p in params.items()}
+    assert prune_to_fit_(params, magnitudes_of(params), lambda: coded_bytes(network, None), 1 << 20) == count_nonzeros(network)
+    with pytest.raises(ValueError, match="without any weight it takes"):
+        prune_to_fit_(params, magnitudes_of(params), lambda: coded_bytes(network, None), 5)
+    assert all(torch.equal(before[name], p.detach()) for name, p in params.items())
+
+
+def test_the_first_guess_grows_with_the_file_and_is_no_more_than_half_of_all() -> None:
+    guesses = [expected_nonzeros(Bytes(count), [(300, 784), (100, 300)]) for count in (100, 2000, 4000, 10**9)]
+    assert guesses == sorted(guesses)
+    assert 1200 < guesses[1] < 2400
+    assert guesses[-1] <= 1.1 * (300 * 784 + 100 * 300) / 2 + 1
+    assert expected_nonzeros(Bytes(1), [(3, 3)]) >= 1
+    with pytest.raises(ValueError, match="at least a byte"):
+        Bytes(0)
+
+
+def test_only_named_tensors_are_moved_to_the_grid() -> None:
+    network = model()
+    assert coded_bytes(network, Named(names=["0.weight"])) > coded_bytes(network, Named(names=list(dict(network.named_parameters()))))
+    assert coded_bytes(network, Named(names=[])) == coded_bytes(network, None)
