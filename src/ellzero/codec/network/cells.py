@@ -6,6 +6,7 @@ import numpy as np
 
 from ellzero.codec.jit import Integer, kernel
 from ellzero.codec.kernels import Buffer, State
+from ellzero.codec.logistic import rate_table
 from ellzero.codec.network.layout import (
     ABOVE,
     ALL_COUNT,
@@ -35,7 +36,6 @@ from ellzero.codec.network.layout import (
     ZERO_SLOTS,
     Cells,
 )
-from ellzero.codec.network.logistic import rate_table
 from ellzero.codec.network.mixing import Memory, Slots, Weights, code_alone, code_mixed
 from ellzero.codec.network.repeats import code_repeat, remember
 from ellzero.codec.network.values import code_extra, code_magnitude, code_sign
