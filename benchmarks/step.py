@@ -9,6 +9,7 @@ Foreach Adam takes longer on pruned networks by itself, with any way of pruning:
 the second moment of a pruned weight is, takes ten times as long as another. Fused Adam does not use that routine.
 
     python benchmarks/step.py --steps 300 --threads 1
+    python benchmarks/step.py --kept 0.02
     python benchmarks/step.py --foreach
 """
 
@@ -26,7 +27,6 @@ from ellzero.methods import DRR, RL1, Method
 from ellzero.params import everything
 from ellzero.training.attach import attach
 
-KEPT = 0.1
 WARM_UP_ROUNDS = 2
 STEPS_A_TURN = 6
 
@@ -45,8 +45,8 @@ def lenet() -> nn.Sequential:
     return nn.Sequential(nn.Linear(784, 300), nn.ReLU(), nn.Linear(300, 100), nn.ReLU(), nn.Linear(100, 10))
 
 
-def random_masks(model: nn.Module) -> dict[str, torch.Tensor]:
-    return {name: torch.rand(parameter.shape) < KEPT for name, parameter in model.named_parameters() if parameter.ndim >= 2}
+def random_masks(model: nn.Module, kept: float) -> dict[str, torch.Tensor]:
+    return {name: torch.rand(parameter.shape) < kept for name, parameter in model.named_parameters() if parameter.ndim >= 2}
 
 
 def variant(
@@ -55,6 +55,7 @@ def variant(
     labels: torch.Tensor,
     *,
     fused: bool,
+    kept: float,
     method: Method | None = None,
     masked: bool = False,
     pruned: bool = False,
@@ -63,12 +64,12 @@ def variant(
     if pruned:
         for layer in model:
             if isinstance(layer, nn.Linear):
-                prune.custom_from_mask(layer, "weight", torch.rand(layer.weight.shape) < KEPT)
+                prune.custom_from_mask(layer, "weight", torch.rand(layer.weight.shape) < kept)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=fused, foreach=not fused)
     if method is not None:
         sparsifier = attach(optimizer, model, method, params=everything)
         if masked:
-            sparsifier.freeze(random_masks(model), penalty=True)
+            sparsifier.freeze(random_masks(model, kept), penalty=True)
 
     def gradient() -> None:
         optimizer.zero_grad()
@@ -110,6 +111,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200, help="measured steps of every variant")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch")
     parser.add_argument("--batch", type=int, default=500, help="rows of a batch")
+    parser.add_argument(
+        "--kept", type=float, default=0.1, help="share of the weights that masks keep: 0.1, or 0.02 for a compression rate of 50"
+    )
     parser.add_argument("--foreach", action="store_true", help="foreach Adam for all variants instead of fused Adam")
     parser.add_argument("--wall", action="store_true", help="wall-clock time, on a quiet machine, instead of processor time")
     options = parser.parse_args()
@@ -117,7 +121,7 @@ def main() -> None:
     inputs, labels = torch.rand(options.batch, 784), torch.randint(10, (options.batch,))
 
     def make(name: str, method: Method | None = None, *, masked: bool = False, pruned: bool = False) -> Variant:
-        return variant(name, inputs, labels, fused=not options.foreach, method=method, masked=masked, pruned=pruned)
+        return variant(name, inputs, labels, fused=not options.foreach, kept=options.kept, method=method, masked=masked, pruned=pruned)
 
     variants = [
         make("plain"),
@@ -133,8 +137,9 @@ def main() -> None:
     times = measure(variants, rounds, time.perf_counter if options.wall else time.process_time)
     kind = "foreach" if options.foreach else "fused"
     print(
-        f"LeNet-300-100, batch {options.batch}, {kind} Adam, {options.threads} thread(s), {options.steps} steps; medians, ratios to plain"
+        f"LeNet-300-100, batch {options.batch}, {kind} Adam, {options.threads} thread(s), {options.steps} steps, masks keep {options.kept:g}"
     )
+    print("medians, ratios to plain")
     print(f"{'':24}{'whole step':>18}{'optimizer.step()':>24}")
     plain = times["plain"]
     for name, columns in times.items():
