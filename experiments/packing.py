@@ -1,6 +1,6 @@
 """Networks as files: what each way of packing costs, measured from files that were read back.
 
-    python -m experiments.packing run [lossless] [calibrated] [without-data]
+    python -m experiments.packing run [lossless] [calibrated] [without-data] [weight-error]
     python -m experiments.packing table
 
 Each network and way is one line of `results/packing.jsonl`. Networks, calibration and test images come from the folder ELLZERO_DATA names.
@@ -72,14 +72,8 @@ def calibrated(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def without_data(folder: Path) -> Iterator[dict[str, Any]]:
-    """Packs networks with no data at all: on inputs made up from their batch normalisation, and by weight error alone."""
-    import safetensors.torch
-
+    """Packs residual networks with no data at all: on inputs made up from their batch normalisation."""
     from ellzero.archive.calibrate import Calibrated
-    from ellzero.archive.load import load_file
-    from ellzero.archive.save import save_file
-    from ellzero.archive.shared_step import shared_step
-    from ellzero.archive.sources import tensors_of
     from ellzero.archive.synthesise import synthetic_inputs
 
     made = cache(lambda model: synthetic_inputs(model, (3, 32, 32)))
@@ -91,6 +85,17 @@ def without_data(folder: Path) -> Iterator[dict[str, Any]]:
                 f"no data {rate:g}",
                 lambda model, rate=rate: Calibrated(inputs=made(model), nats_per_kilobyte=rate, damping=0.05),
             )
+
+
+def weight_error(folder: Path) -> Iterator[dict[str, Any]]:
+    """Packs a network with no data and no architecture, by the error of its weights alone."""
+    import safetensors.torch
+
+    from ellzero.archive.load import load_file
+    from ellzero.archive.save import save_file
+    from ellzero.archive.shared_step import shared_step
+    from ellzero.archive.sources import tensors_of
+
     source = folder / "networks" / "silero_vad_16k.safetensors"
     tensors = safetensors.torch.load_file(source)
     total = sum(float(tensor.double().square().sum()) for tensor in tensors.values())
@@ -163,7 +168,7 @@ def residual(folder: Path, depth: int, way: str, quantise: Callable[[Any], Any])
     }
 
 
-PARTS = {"lossless": lossless, "calibrated": calibrated, "without-data": without_data}
+PARTS = {"lossless": lossless, "calibrated": calibrated, "without-data": without_data, "weight-error": weight_error}
 
 
 def main() -> None:

@@ -186,6 +186,7 @@ def test_a_run_says_itself_what_it_is_and_a_data_sets_name_is_enough(folder: Pat
         (["--model", "mine_to_pack:none", "--data", "mine_to_pack:images"], "has no 'none'"),
         (["--model", "no-such", "--data", "mine_to_pack:images"], "no network is named 'no-such'"),
         (["--model", "mine_to_pack:Net", "--data", "missing"], "missing"),
+        (["--model", "mine_to_pack:Net", "--data", "mine_to_pack:images", "--samples", "0"], "--samples 0: expected at least 2"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_line_and_nothing_is_written(

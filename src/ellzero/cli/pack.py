@@ -10,7 +10,10 @@ import tyro
 from ellzero.manners import STANDARD
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ellzero.archive.grids import Quantiser
+    from ellzero.codec.network.tensors import Entry
 
 SUFFIX = ".l0"
 
@@ -62,8 +65,8 @@ class Pack:
     data: Annotated[str | None, tyro.conf.arg(metavar="DIR|NAME|MODULE:FUNCTION")] = None
     """Unlabelled inputs to calibrate by: a data set's folder or name, of which the first training images are taken, or module:function
     that returns a batch, or batches, as the network takes them."""
-    samples: int = 128
-    """How many inputs are taken of a data set, or made up without data."""
+    samples: int | None = None
+    """How many inputs are taken of a data set, 128 by default, or made up without data, 64."""
     input: Annotated[str | None, tyro.conf.arg(metavar="SHAPE")] = None
     """Shape of one input, such as 3x32x32, for --quantise calibrated and --fold-batchnorm without --data."""
     nats_per_kilobyte: float = 1.6e-4
@@ -83,6 +86,7 @@ class Pack:
             OSError: a file is missing, in the way, or cannot be written.
         """
         from ellzero.archive.pack import pack
+        from ellzero.archive.sources import tensors_of
         from ellzero.cli.messages import say
         from ellzero.manners import open_output
 
@@ -98,7 +102,7 @@ class Pack:
 
                 report = pack_model(self, file, calibrate=calibrated)
             else:
-                report = pack(self.network, file, self.grid())
+                report = pack(self.network, file, self.grid(tensors_of(self.network)))
         if not self.quiet:
             sizes = asdict(report)
             share = 100 * report.file_bytes / max(report.dense_bytes, 1)
@@ -107,15 +111,17 @@ class Pack:
                 f"{sizes['dense_bytes']:,} bytes in memory, {report.file_bytes:,} in the file ({share:.2f} %)"
             )
 
-    def grid(self) -> "Quantiser | None":
-        """Makes the quantiser that needs the weights alone; None for no other choice.
+    def grid(self, tensors: "Iterable[Entry]") -> "Quantiser | None":
+        """Makes the quantiser that needs the weights alone; None where none is chosen.
+
+        Args:
+            tensors: the network's, read only for a step that all share.
 
         Raises:
             ValueError: a ratio or an error out of range, or the network is damaged.
         """
         from ellzero.archive.grids import LogGrid, UniformGrid
         from ellzero.archive.shared_step import shared_step
-        from ellzero.archive.sources import tensors_of
 
         match self.quantise:
             case GridName.LOG:
@@ -123,7 +129,7 @@ class Pack:
             case GridName.UNIFORM:
                 return UniformGrid(error=self.error, vectors=self.error / 10)
             case GridName.SHARED:
-                return shared_step(tensors_of(self.network), self.error)
+                return shared_step(tensors, self.error)
             case _:
                 return None
 

@@ -18,7 +18,7 @@ from ellzero.archive.grids import UniformGrid
 from ellzero.archive.save import write_model
 from ellzero.archive.sources import tensors_of
 from ellzero.archive.synthesise import synthetic_inputs
-from ellzero.archive.torch_tensors import to_torch
+from ellzero.archive.torch_tensors import from_torch, to_torch
 from ellzero.cli.pack import Pack
 from ellzero.cli.problem import Problem, dataset_for, imported, network, resident, wants_channels
 from ellzero.codec.network.tensors import Quantised, Tied
@@ -26,6 +26,10 @@ from ellzero.codec.streams import Sink
 from ellzero.data import Dataset, load_images
 from ellzero.pruning.random_gradient import call_model
 from ellzero.pruning.trace import evaluating
+
+SAMPLES, MADE_UP = 128, 64
+# Inputs that are made up are trusted less. Chosen on training images.
+DAMPING, MADE_UP_DAMPING = 0.01, 0.05
 
 
 def pack_model(options: Pack, file: Sink, *, calibrate: bool) -> Report:
@@ -44,17 +48,21 @@ def pack_model(options: Pack, file: Sink, *, calibrate: bool) -> Report:
     if name is None:
         raise ValueError("calibration and --fold-batchnorm run the network: say its architecture, --model NAME or module:factory")
     model = load_tensors(network(name, 0), options.network, name)
-    inputs = None if options.data is None else calibration_inputs(options.data, name, model, options.samples)
+    inputs = None if options.data is None else calibration_inputs(options.data, name, model, options.samples or SAMPLES)
     if inputs is None and options.input is None:
         raise ValueError("the network is run on inputs: say where they are, --data, or the shape of one, such as --input 3x32x32")
+    if options.samples is not None and options.samples < 2:
+        raise ValueError(f"--samples {options.samples}: expected at least 2")
     if calibrate:
+        damping = DAMPING if inputs is not None else MADE_UP_DAMPING
         if inputs is None:
-            inputs = [synthetic_inputs(model, shape_of(options.input or ""), count=options.samples)]
+            inputs = [synthetic_inputs(model, shape_of(options.input or ""), count=options.samples or MADE_UP)]
         # What no layer here has is moved by weight error.
         quantise = Calibrated(
             inputs=inputs,
             nats_per_kilobyte=options.nats_per_kilobyte,
             fold_batchnorm=options.fold_batchnorm,
+            damping=damping,
             others=UniformGrid(error=options.error, vectors=options.error / 10),
         )
         with _one_line(name):
@@ -63,7 +71,8 @@ def pack_model(options: Pack, file: Sink, *, calibrate: bool) -> Report:
     with _one_line(name), evaluating(model):
         found = normalisations(model, sample, call_model)
     fold_batchnorm_([(model.get_submodule(layer), model.get_submodule(norm)) for layer, norm in found.items()])
-    return write_model(file, model, options.grid())
+    tensors = (from_torch(name, parameter) for name, parameter in model.named_parameters())
+    return write_model(file, model, options.grid(tensors))
 
 
 def architecture_of_run(path: Path) -> str | None:
@@ -118,8 +127,6 @@ def calibration_inputs(data: str, name: str, model: nn.Module, samples: int) -> 
         ValueError: the function returns nothing of the kind, or no batch.
         FileNotFoundError: the data set is not there.
     """
-    if samples < 1:
-        raise ValueError(f"--samples {samples}: expected at least 1")
     if ":" in data and not Path(data).exists():
         made = imported(data)()
         if isinstance(made, Problem):

@@ -7,6 +7,7 @@ from ellzero.archive.entries import write_entries
 from ellzero.archive.grids import UniformGrid
 from ellzero.archive.shared_step import SharedStep, shared_step
 from ellzero.codec.network.format import read_network
+from ellzero.codec.network.grids import Uniform
 from ellzero.codec.network.tensors import Exact, exact
 
 
@@ -54,9 +55,14 @@ def test_at_equal_error_it_takes_fewer_bytes_than_an_equal_error_of_each_tensor(
     assert shared[0] < 0.97 * each[0]
 
 
-def test_vectors_are_finer_and_huge_numbers_stay_exact() -> None:
-    grid = SharedStep(step=0.5)
-    assert grid.quantise("bias", np.array([0.3])).levels.tolist() == [5]  # type: ignore[union-attr]
+def test_vectors_have_steps_of_their_own_and_huge_numbers_stay_exact() -> None:
+    grid = SharedStep(step=0.5, vectors=0.01)
+    variances = np.linspace(1e-5, 3e-5, 50)
+    found = grid.quantise("norm.running_var", variances)
+    assert found is not None
+    assert isinstance(found.grid, Uniform)
+    assert np.abs(found.levels * found.grid.steps[0] / variances - 1).max() < 0.05
+    assert SharedStep(step=0.5, vectors=0).quantise("bias", np.array([0.3])) is None
     assert grid.quantise("weight", np.array([[0.3, -0.6, 0.0]])).levels.tolist() == [[1, -1, 0]]  # type: ignore[union-attr]
     assert grid.quantise("weight", np.array([[1e6]])) is None
     empty = grid.quantise("weight", np.zeros((0, 3)))
@@ -70,5 +76,5 @@ def test_bad_options_are_refused(network: list[Exact]) -> None:
     with pytest.raises(ValueError, match="step=0"):
         SharedStep(step=0.0)
     with pytest.raises(ValueError, match="'bad' has numbers that are not finite"):
-        shared_step([exact("bad", np.array([1.0, np.nan]))])
+        shared_step([exact("bad", np.array([[1.0, np.nan]]))])
     assert shared_step([]).step == 1.0
