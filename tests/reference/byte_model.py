@@ -7,21 +7,20 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from decoder import DATA, Bytes, Damaged, Message, check, sections
 
-# Of each level: contexts, direct contexts, least lengths, selectors, maps, table_bits, history_bits, head_bits, first weight.
+# Of each level: contexts, direct contexts, least lengths, selectors, maps, first weight, table_bits, history_bits, head_bits.
 MIDDLE = [1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 15, 18, 19, 21, 22, 23, 24, 31, 33, 34, 35]
 FULL, SETS = list(range(1, 41)), list(range(9))
 LEVELS = {
-    1: ([1, 2, 3, 4], [0], [6], [0], 1, 20, 22, 18, 20000),
-    2: ([1, 2, 3, 4, 6, 9], [0, 1], [6], [0, 2], 2, 22, 23, 20, 20000),
-    3: ([1, 2, 3, 4, 5, 6, 9, 10], [0, 1], [6], [0, 1, 2], 2, 23, 24, 22, 16000),
-    4: ([1, 2, 3, 4, 5, 6, 9, 10, 13, 18, 21, 31], [0, 1, 2], [6, 16], [0, 1, 2, 5], 3, 23, 24, 22, 8000),
-    5: (MIDDLE, [0, 1, 2], [6, 20], [0, 1, 2, 3, 5], 3, 24, 24, 22, 8000),
-    6: (MIDDLE, [0, 1, 2, 3], [5, 8, 20], SETS, 3, 24, 24, 22, 8000),
-    7: (FULL, [0, 1, 2, 3, 9], [5, 8, 20], SETS, 3, 25, 24, 22, 8000),
-    8: (FULL, [0, 1, 2, 3, 9], [5, 8, 20], SETS, 3, 26, 25, 22, 8000),
-    9: (FULL, [0, 1, 2, 3, 9], [5, 8, 20], SETS, 3, 27, 26, 22, 8000),
+    1: ([1, 2, 3, 4], [0], [6], [0], 1, 20000, 20, 22, 18),
+    2: ([1, 2, 3, 4, 6, 9], [0, 1], [6], [0, 2], 2, 20000, 22, 23, 20),
+    3: ([1, 2, 3, 4, 5, 6, 9, 10], [0, 1], [6], [0, 1, 2], 2, 16000, 23, 24, 22),
+    4: ([1, 2, 3, 4, 5, 6, 9, 10, 13, 18, 21, 31], [0, 1, 2], [6, 16], [0, 1, 2, 5], 3, 8000, 23, 24, 22),
+    5: (MIDDLE, [0, 1, 2], [6, 20], [0, 1, 2, 3, 5], 3, 8000, 24, 24, 22),
+    6: (MIDDLE, [0, 1, 2, 3], [5, 8, 20], SETS, 3, 8000, 24, 24, 22),
+    7: (FULL, [0, 1, 2, 3, 9], [5, 8, 20], [*SETS, 9], 3, 8000, 25, 24, 22),
+    8: (FULL, [0, 1, 2, 3, 9], [5, 8, 20], [*SETS, 9], 3, 8000, 26, 25, 22),
+    9: (FULL, [0, 1, 2, 3, 9], [5, 8, 20], [*SETS, 9], 3, 8000, 27, 26, 22),
 }
-ROWS = [256, 256, 256, 512, 256, 64, 128, 256, 257, 256, 256, 256]
 M32 = 2**32 - 1
 
 
@@ -108,9 +107,11 @@ class Match:
 class Model:
     """Everything that starts at a rule is kept in dictionaries, entry by entry as it is used."""
 
-    def __init__(self, level: int, table_bits: int, history_bits: int) -> None:
-        check(level in LEVELS, "level")
-        self.contexts, self.directs, least, self.sets, self.maps, most, most_history, heads, first = LEVELS[level]
+    def __init__(self, parts: int, table_bits: int, history_bits: int) -> None:
+        wide, level = divmod(parts, 16)
+        check(level in LEVELS and wide < 2, "level")
+        self.contexts, self.directs, least, self.sets, self.maps, first, *_ = LEVELS[7 if wide else level]
+        most, most_history, heads = LEVELS[level][6:]
         check(10 <= table_bits <= most and 10 <= history_bits <= most_history, "model")
         self.table_mask, self.history_mask = 2**table_bits - 1, 2**history_bits - 1
         self.head_mask, self.direct_mask = 2 ** min(heads, history_bits) - 1, 2 ** min(16, history_bits) - 1
@@ -262,10 +263,9 @@ class Model:
         self.inputs = [*inputs, 256]
         order = next((i for i in range(self.count) if not used[i][1]), self.count)
         c1, c2 = self.c4 & 255, self.c4 >> 8 & 255
-        third = self.buckets[2][node]
         choices = [
             partial, c1, 8 * best + bits, 8 * (8 * byte_class(c1) + byte_class(c2)) + bits, c2, 8 * min(order, 7) + bits,
-            8 * min(self.word_length, 15) + bits, self.above, likely, self.buckets[0][node], third, self.c4 >> 16 & 255,
+            8 * min(self.word_length, 15) + bits, self.above, likely, self.c4 >> 16 & 255,
         ]  # fmt: skip
         self.rows = [(k, choices[k]) for k in self.sets]
         self.logits = [self.dot(row, self.start, self.inputs) for row in self.rows]

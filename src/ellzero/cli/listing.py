@@ -126,10 +126,9 @@ def look(path: Path) -> Data | Network:
 
 
 def _look_at_data(path: Path, file: BinaryIO) -> Data:
-    from ellzero.codec.bytes.presets import PRESETS
-    from ellzero.codec.bytes.stream import BLOCK, ByteModel, Part
+    from ellzero.codec.bytes.parameters import BLOCK, parameters_of
+    from ellzero.codec.bytes.stream import Part
     from ellzero.codec.container import VERSION, ContainerReader
-    from ellzero.codec.errors import FormatError
 
     reader = ContainerReader(file, max_section=2 * BLOCK)
     blocks: list[int] = []
@@ -137,11 +136,8 @@ def _look_at_data(path: Path, file: BinaryIO) -> Data:
     for section in reader.sections(tuple(Part)):
         if section.kind != Part.MODEL:
             blocks.append(section.kind)
-        elif len(section.payload) != 3 or section.payload[0] not in PRESETS:
-            raise FormatError(f"the model at byte {section.offset} is unknown to this ellzero: the file is damaged, or upgrade ellzero")
         else:
-            level, table_bits, history_bits = section.payload
-            model = ByteModel(level=level, table_bits=table_bits, history_bits=history_bits)
+            model = parameters_of(section, None)
     size = reader.original.size
     learnt = sum(kind != Part.STORED for kind in blocks) / max(len(blocks), 1)
     return Data(

@@ -128,9 +128,7 @@ def mix(m: Model, order: Whole) -> np.int64:
     r[CHOICES + 6] = min(r[WORD_LENGTH], np.int64(15)) * 8 + bit_count
     r[CHOICES + 7] = r[ABOVE]
     r[CHOICES + 8] = r[EXPECTED]
-    r[CHOICES + 9] = r[SLOTS] & 255
-    r[CHOICES + 10] = r[SLOTS + 2] & 255
-    r[CHOICES + 11] = (r[PREVIOUS] >> 16) & 255
+    r[CHOICES + 9] = (r[PREVIOUS] >> 16) & 255
     n = r[INPUTS]
     sets = r[SETS]
     for k in range(sets):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ellzero.codec.bytes.presets import PRESETS
+from ellzero.codec.bytes.presets import PRESETS, Preset, preset_for
 from ellzero.codec.bytes.state import Model, new_model, num_bytes_of_model
 from ellzero.codec.container import Section
 from ellzero.codec.errors import FormatError, LimitError
@@ -10,6 +10,7 @@ from ellzero.codec.varint import Cursor
 
 BLOCK = 1 << 20
 _SMALLEST_TABLE, _SMALLEST_HISTORY = 10, 10
+_WIDE = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,49 +19,62 @@ class ByteModel:
 
     Args:
         level: 1 to 9.
+        wide: whether the parts are those of level 7, of which lower levels spare texts some.
         table_bits: log2 of the number of buckets.
         history_bits: log2 of the bytes kept.
     """
 
     level: int
+    wide: bool = False
     table_bits: int
     history_bits: int
 
     @property
+    def preset(self) -> Preset:
+        """The parts of the model."""
+        return preset_for(self.level, self.wide)
+
+    @property
+    def payload(self) -> bytes:
+        """The section of the model."""
+        return bytes((self.level | (_WIDE if self.wide else 0), self.table_bits, self.history_bits))
+
+    @property
     def num_bytes(self) -> int:
         """The memory that either direction needs, beside the interpreter's."""
-        return num_bytes_of_model(PRESETS[self.level], self.table_bits, self.history_bits) + 4 * BLOCK
+        return num_bytes_of_model(self.preset, self.table_bits, self.history_bits) + 4 * BLOCK
 
     @property
     def microseconds_per_byte(self) -> float:
         """What a byte roughly costs in either direction, on one core of the year 2020."""
-        return PRESETS[self.level].microseconds
+        return self.preset.microseconds
 
     def start(self) -> Model:
         """Allocates the model."""
-        return new_model(PRESETS[self.level], self.table_bits, self.history_bits)
+        return new_model(self.preset, self.table_bits, self.history_bits)
 
 
-def model_for(level: int, size: int | None, memory: int | None = None) -> ByteModel:
+def model_for(level: int, size: int | None, memory: int | None = None, *, wide: bool = False) -> ByteModel:
     """Returns the parameters for a file: those of the level, cut down to what the file and the memory allow.
 
     Args:
         level: 1 (fast) to 9 (small).
         size: of the file in bytes; None where it is not known, which takes as much memory as the level may.
         memory: the most bytes that the model may take.
+        wide: whether the parts are those of level 7.
 
     Raises:
         ValueError: there is no such level, or the memory is too little for its smallest model.
     """
     if level not in PRESETS:
         raise ValueError(f"level {level!r}: levels are 1 (fast) to 9 (small)")
-    preset = PRESETS[level]
+    preset = preset_for(level, wide)
     table_bits, history_bits = preset.table_bits, preset.history_bits
     if size is not None:
         table_bits = min(table_bits, max(_SMALLEST_TABLE, (size * len(preset.contexts) // 2).bit_length()))
         history_bits = min(history_bits, max(_SMALLEST_HISTORY, (size + 128).bit_length()))
     while memory is not None:
-        model = ByteModel(level=level, table_bits=table_bits, history_bits=history_bits)
+        model = ByteModel(level=level, wide=wide, table_bits=table_bits, history_bits=history_bits)
         if model.num_bytes <= memory:
             break
         if table_bits > _SMALLEST_TABLE:
@@ -69,7 +83,7 @@ def model_for(level: int, size: int | None, memory: int | None = None) -> ByteMo
             history_bits -= 1
         else:
             raise ValueError(f"level {level} needs at least {model.num_bytes} bytes of memory, not {memory}: raise it, or lower the level")
-    return ByteModel(level=level, table_bits=table_bits, history_bits=history_bits)
+    return ByteModel(level=level, wide=wide, table_bits=table_bits, history_bits=history_bits)
 
 
 def parameters_of(section: Section, memory: int | None) -> ByteModel:
@@ -84,11 +98,12 @@ def parameters_of(section: Section, memory: int | None) -> ByteModel:
         LimitError: it takes more.
     """
     cursor = Cursor(section.payload, "the section of the model")
-    model = ByteModel(level=cursor.byte(), table_bits=cursor.byte(), history_bits=cursor.byte())
+    parts = cursor.byte()
+    model = ByteModel(level=parts & ~_WIDE, wide=parts & _WIDE > 0, table_bits=cursor.byte(), history_bits=cursor.byte())
     cursor.end()
-    preset = PRESETS.get(model.level)
-    if preset is None:
-        raise FormatError(f"level {model.level} is unknown to this ellzero: the file is damaged, or upgrade ellzero")
+    if model.level not in PRESETS:
+        raise FormatError(f"level {parts} is unknown to this ellzero: the file is damaged, or upgrade ellzero")
+    preset = model.preset
     if not (_SMALLEST_TABLE <= model.table_bits <= preset.table_bits and _SMALLEST_HISTORY <= model.history_bits <= preset.history_bits):
         raise FormatError(f"a model of 2^{model.table_bits} buckets at level {model.level} cannot be: the file is damaged")
     if memory is not None and model.num_bytes > memory:

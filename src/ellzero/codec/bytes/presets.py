@@ -1,6 +1,6 @@
 """The levels of the byte coder, as plain data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _TEXT = (1, 2, 3, 4, 5, 6, 9, 10)
 
@@ -48,24 +48,36 @@ class Preset:
 
 _MIDDLE = (*_TEXT, 11, 12, 13, 15, 18, 19, 21, 22, 23, 24, 31, 33, 34, 35)
 _FULL = (*range(1, 20), *range(20, 41))
+_DIRECTS = (0, 1, 2, 3, 9)
 _SETS = (0, 1, 2, 3, 4, 5, 6, 7, 8)
 
 PRESETS = {
     1: Preset(
         contexts=(1, 2, 3, 4), directs=(0,), matches=(6,), sets=(0,), refines=1,
-        table_bits=20, history_bits=22, head_bits=18, first_weight=20000, microseconds=2.5,
+        table_bits=20, history_bits=22, head_bits=18, first_weight=20000, microseconds=1.6,
     ),
     2: Preset(
         contexts=(1, 2, 3, 4, 6, 9), directs=(0, 1), matches=(6,), sets=(0, 2), refines=2,
-        table_bits=22, history_bits=23, head_bits=20, first_weight=20000, microseconds=5.0,
+        table_bits=22, history_bits=23, head_bits=20, first_weight=20000, microseconds=3.0,
     ),
     3: Preset(
-        contexts=_TEXT, directs=(0, 1), matches=(6,), sets=(0, 1, 2), refines=2, table_bits=23, first_weight=16000, microseconds=7.0,
+        contexts=_TEXT, directs=(0, 1), matches=(6,), sets=(0, 1, 2), refines=2, table_bits=23, first_weight=16000, microseconds=4.0,
     ),
-    4: Preset(contexts=(*_TEXT, 13, 18, 21, 31), directs=(0, 1, 2), matches=(6, 16), sets=(0, 1, 2, 5), table_bits=23, microseconds=10.0),
-    5: Preset(contexts=_MIDDLE, directs=(0, 1, 2), matches=(6, 20), sets=(0, 1, 2, 3, 5), table_bits=24, microseconds=16.0),
-    6: Preset(contexts=_MIDDLE, directs=(0, 1, 2, 3), matches=(5, 8, 20), sets=_SETS, table_bits=24, microseconds=20.0),
-    7: Preset(contexts=_FULL, directs=(0, 1, 2, 3, 9), matches=(5, 8, 20), sets=_SETS, table_bits=25, microseconds=30.0),
-    8: Preset(contexts=_FULL, directs=(0, 1, 2, 3, 9), matches=(5, 8, 20), sets=_SETS, table_bits=26, history_bits=25, microseconds=30.0),
-    9: Preset(contexts=_FULL, directs=(0, 1, 2, 3, 9), matches=(5, 8, 20), sets=_SETS, table_bits=27, history_bits=26, microseconds=30.0),
+    4: Preset(contexts=(*_TEXT, 13, 18, 21, 31), directs=(0, 1, 2), matches=(6, 16), sets=(0, 1, 2, 5), table_bits=23, microseconds=5.5),
+    5: Preset(contexts=_MIDDLE, directs=(0, 1, 2), matches=(6, 20), sets=(0, 1, 2, 3, 5), table_bits=24, microseconds=8.0),
+    6: Preset(contexts=_MIDDLE, directs=(0, 1, 2, 3), matches=(5, 8, 20), sets=_SETS, table_bits=24, microseconds=11.0),
+    7: Preset(contexts=_FULL, directs=_DIRECTS, matches=(5, 8, 20), sets=(*_SETS, 9), table_bits=25, microseconds=15.0),
+    8: Preset(contexts=_FULL, directs=_DIRECTS, matches=(5, 8, 20), sets=(*_SETS, 9), table_bits=26, history_bits=25, microseconds=15.0),
+    9: Preset(contexts=_FULL, directs=_DIRECTS, matches=(5, 8, 20), sets=(*_SETS, 9), table_bits=27, history_bits=26, microseconds=15.0),
 }  # fmt: skip
+
+WIDENED = (5, 6)
+"""The levels that take the parts of level 7 for what does not look like text."""
+
+
+def preset_for(level: int, wide: bool) -> Preset:
+    """Returns the preset of a level, or that of level 7 with the sizes of the level."""
+    preset = PRESETS[level]
+    if not wide:
+        return preset
+    return replace(PRESETS[7], table_bits=preset.table_bits, history_bits=preset.history_bits, head_bits=preset.head_bits)

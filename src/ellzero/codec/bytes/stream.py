@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from ellzero.codec.bytes.coder import code_piece
 from ellzero.codec.bytes.parameters import BLOCK, ByteModel, model_for, parameters_of
+from ellzero.codec.bytes.presets import WIDENED
 from ellzero.codec.bytes.state import STRIDE, Model
-from ellzero.codec.bytes.transforms import LONGEST_STRIDE, change_x86_calls, find_stride, has_x86_calls
+from ellzero.codec.bytes.transforms import LONGEST_STRIDE, change_x86_calls, find_stride, has_x86_calls, looks_like_text
 from ellzero.codec.container import DEFAULT_LIMIT, ContainerReader, ContainerWriter, Kind, Section, Tally
 from ellzero.codec.errors import FormatError, LimitError
 from ellzero.codec.streams import Sink, Source
@@ -56,7 +57,7 @@ class ByteEncoder:
         memory: int | None = None,
         report: Callable[[int], None] | None = None,
     ) -> None:
-        self._parameters = model_for(level, size, memory)
+        model_for(level, size, memory)
         self._level, self._size, self._memory = level, size, memory
         self._report = report
         self._writer = ContainerWriter(file, Kind.DATA)
@@ -82,7 +83,7 @@ class ByteEncoder:
         """Compresses what is left and ends the file; returns its size in bytes."""
         if self._waiting:
             if self._model is None:
-                self._parameters = model_for(self._level, len(self._waiting), self._memory)
+                self._size = len(self._waiting)
             self._encode(bytes(self._waiting))
             self._waiting.clear()
         return self._writer.finish(self._tally.original)
@@ -95,11 +96,11 @@ class ByteEncoder:
             self._writer.section(Part.STORED, data, check=True)
             self._tell(start + block.size)
             return
-        if self._model is None:
-            p = self._parameters
-            self._model = p.start()
-            self._writer.section(Part.MODEL, bytes((p.level, p.table_bits, p.history_bits)), check=True)
         stride = find_stride(block)
+        if self._model is None:
+            parameters = self._parameters(wide=self._level in WIDENED and (stride > 0 or not looks_like_text(block)))
+            self._model = parameters.start()
+            self._writer.section(Part.MODEL, parameters.payload, check=True)
         flags = _X86 if has_x86_calls(block) else 0
         if flags & _X86:
             change_x86_calls(block, np.int64(start), False)
@@ -116,6 +117,13 @@ class ByteEncoder:
         else:
             # The model has learnt the block, so the decoder's must as well.
             self._writer.section(Part.STORED_AND_LEARNT, bytes((flags,)) + varint(stride) + data, check=True)
+
+    def _parameters(self, *, wide: bool) -> ByteModel:
+        try:
+            return model_for(self._level, self._size, self._memory, wide=wide)
+        except ValueError:
+            # What more parts take does not fit into the memory any more, which was enough for the level itself.
+            return model_for(self._level, self._size, self._memory)
 
     def _tell(self, done: int) -> None:
         if self._report is not None:

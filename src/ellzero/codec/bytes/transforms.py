@@ -1,6 +1,6 @@
 # pyright: basic
 # Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
-"""What is looked for in a block before it is coded: the length of its records, and x86 calls, whose targets are made absolute."""
+"""What is looked for in a block before it is coded: the length of its records, text, and x86 calls, whose targets are made absolute."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,12 @@ def find_stride(block: NDArray[np.uint8]) -> int:
         return 0
     # Multiples of a stride show as well: the shortest that is nearly as good.
     return int(lags[np.flatnonzero(gain >= 0.85 * gain.max())[0]])
+
+
+def looks_like_text(block: NDArray[np.uint8]) -> bool:
+    """Returns whether a block holds hardly any control characters; those of line ends, blanks and terminals count as text."""
+    counts = np.bincount(block, minlength=256)
+    return int(counts[:8].sum() + counts[14:27].sum() + counts[28:32].sum()) * 50 <= block.size
 
 
 def has_x86_calls(block: NDArray[np.uint8]) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from ellzero.codec.bytes import tables
-from ellzero.codec.bytes.transforms import change_x86_calls, find_stride, has_x86_calls
+from ellzero.codec.bytes.transforms import change_x86_calls, find_stride, has_x86_calls, looks_like_text
 
 
 def test_squash_is_the_logistic_function_and_stretch_its_inverse():
@@ -95,3 +95,13 @@ def test_text_and_noise_have_no_stride():
     assert find_stride(np.frombuffer(text, np.uint8)) == 0
     assert find_stride(np.frombuffer(random.Random(3).randbytes(50000), np.uint8)) == 0
     assert find_stride(np.zeros(5, np.uint8)) == 0
+
+
+@pytest.mark.parametrize("data", [b"a\tb\r\n" * 9, "Grüße, 世界\n".encode(), b"\x1b[1mbold\x1b[0m of a terminal\n", b""])
+def test_text_of_any_language_looks_like_text(data: bytes):
+    assert looks_like_text(np.frombuffer(data, np.uint8))
+
+
+@pytest.mark.parametrize("data", [bytes(range(256)), b"\x00" * 5, "UTF-16".encode("utf-16-le"), random.Random(4).randbytes(3000)])
+def test_what_is_binary_does_not(data: bytes):
+    assert not looks_like_text(np.frombuffer(data, np.uint8))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ellzero.codec.bytes import stream
-from ellzero.codec.bytes.presets import PRESETS
-from ellzero.codec.bytes.stream import Part, compress_bytes
+from ellzero.codec.bytes.presets import PRESETS, WIDENED
+from ellzero.codec.bytes.stream import Part, compress_bytes, read_parameters
 from ellzero.codec.container import ContainerReader
 
 DECODER = Path(__file__).parents[3] / "reference" / "byte_model.py"
@@ -24,6 +24,16 @@ def decoded(archive: bytes) -> bytes:
 def test_it_decodes_every_level(level: int):
     data = b"<a b='1'><c>Some text, some Text.\n12, 345\n</c></a>\n" * 5 + bytes(range(100, 180)) + b"some text, some more\n" * 6
     assert decoded(compress_bytes(data, level=level)) == data
+
+
+@pytest.mark.parametrize("level", WIDENED)
+def test_it_decodes_wide_models(level: int):
+    data = bytes(range(256)) + b"A text" * 3 + bytes(range(0, 256, 3))
+    archive = compress_bytes(data, level=level)
+    parameters = read_parameters(io.BytesIO(archive))
+    assert parameters is not None
+    assert (parameters.level, parameters.wide) == (level, True)
+    assert decoded(archive) == data
 
 
 def test_it_decodes_records_calls_and_stored_blocks():

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from ellzero.codec.bytes import stream
-from ellzero.codec.bytes.presets import PRESETS
+from ellzero.codec.bytes.parameters import ByteModel
+from ellzero.codec.bytes.presets import PRESETS, WIDENED
 from ellzero.codec.bytes.stream import ByteEncoder, Part, compress_bytes, decode_blocks, decompress_bytes, model_for, read_parameters
 from ellzero.codec.container import ContainerReader, ContainerWriter, Kind, Original
 from ellzero.codec.errors import FormatError, LimitError
@@ -126,6 +127,29 @@ def test_pieces_of_any_size_make_the_same_archive_and_are_told_of(data: bytes, c
     # Of a call that is cut, at most four bytes wait for the next piece.
     assert max(map(len, pieces), default=0) <= piece + 4
     assert len(pieces) == -(-len(data) // piece)
+
+
+def model_of(archive: bytes) -> ByteModel:
+    parameters = read_parameters(io.BytesIO(archive))
+    assert parameters is not None
+    return parameters
+
+
+def test_the_middle_levels_take_more_parts_for_what_is_no_text_where_the_memory_allows():
+    records = b"".join(bytes([7, i * i & 255, i & 255, 0, 1, i >> 8]) for i in range(300))
+    source = random.Random(6)
+    text = " ".join("".join(source.choices("etaoinshrdlu", k=source.randint(1, 10))) for _ in range(500)).encode()
+    for level in PRESETS:
+        assert model_of(compress_bytes(records, level=level)).wide == (level in WIDENED)
+        assert not model_of(compress_bytes(text, level=level)).wide
+    wide, seven = (len(compress_bytes(records, level=level)) for level in (5, 7))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "WIDENED", ())
+        narrow = compress_bytes(records, level=5)
+    assert wide == seven < len(narrow)
+    little = model_for(5, 1).num_bytes
+    assert model_for(5, 1, wide=True).num_bytes > little
+    assert model_of(compress_bytes(records, level=5, memory=little)) == model_for(5, 1)
 
 
 @pytest.mark.parametrize("size", [-1, 0, 1])
