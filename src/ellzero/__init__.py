@@ -80,6 +80,7 @@ _HOMES = {
         "magnitude_masks",
         "random_gradient",
         "rebind_",
+        "reorder",
         "shrink",
         "tamade",
     ),

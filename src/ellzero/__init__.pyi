@@ -88,6 +88,7 @@ from ellzero.pruning import (
     magnitude_masks as magnitude_masks,
     random_gradient as random_gradient,
     rebind_ as rebind_,
+    reorder as reorder,
     shrink as shrink,
     tamade as tamade,
 )

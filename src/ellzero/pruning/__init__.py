@@ -8,6 +8,7 @@ from ellzero.pruning.layerwise import LayerwisePruning, PrunedLayer, layerwise_p
 from ellzero.pruning.magnitude import magnitude_masks
 from ellzero.pruning.random_gradient import random_gradient
 from ellzero.pruning.rebind import rebind_
+from ellzero.pruning.reorder import reorder
 from ellzero.pruning.selected import SelectedLinear
 from ellzero.pruning.shrink import Shrunk, expand_, shrink, shrink_to
 from ellzero.pruning.tamade import TamadeResult, Trial, tamade
@@ -34,6 +35,7 @@ __all__ = [
     "magnitude_masks",
     "random_gradient",
     "rebind_",
+    "reorder",
     "shrink",
     "shrink_to",
     "slice_tensors",

@@ -22,7 +22,7 @@ from ellzero.training.checkpoint import Checkpoint, Clock, load, save
 from ellzero.training.compact import Compact
 from ellzero.training.convergence import saturated
 from ellzero.training.distill import labels_of, objective, soft_labels
-from ellzero.training.file_size import Named, coded_bytes
+from ellzero.training.file_size import Named, coded_bytes, reordered
 from ellzero.training.final_prune import (
     cut_,
     drop_silent_,
@@ -142,7 +142,7 @@ class Driver:
         require_alive(select(self.model, task.params))
         drop_spurious_(self.model, task.loss_fn, task.train)
         named = Named(names=select(self.full, task.params), grid=rule.grid)
-        cut_(self.model, rule, self.optimizer, task, lambda: coded_bytes(self.compact.whole(), named))
+        cut_(self.model, rule, self.optimizer, task, lambda: coded_bytes(reordered(self.compact.whole(), self.compact.example), named))
         states.append(self.compact.state())
         drop_spurious_(self.model, task.loss_fn, task.train)
         states.append(self.compact.state())

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ellzero.archive.grids import Levels, LogGrid, Quantiser
 from ellzero.description import TensorCount, position_entropy_bits
 from ellzero.params import apply_masks_
-from ellzero.pruning import magnitude_masks
+from ellzero.pruning import magnitude_masks, reorder
 from ellzero.types import Params
 
 _POSITIONS = 0.75
@@ -64,6 +64,17 @@ def coded_bytes(model: nn.Module, quantiser: Quantiser | None) -> int:
     from ellzero.archive.save import model_bytes
 
     return len(model_bytes(model, quantise=quantiser))
+
+
+def reordered(model: nn.Module, example: Tensor | None) -> nn.Module:
+    """Copies a network with its hidden units in the order that is coded best; a network that cannot be traced is returned as it is."""
+    if example is None:
+        return model
+    try:
+        return reorder(model, example)
+    except (ValueError, RuntimeError):
+        # Any order is right, only larger on disk.
+        return model
 
 
 def expected_nonzeros(target: Bytes, shapes: Iterable[tuple[int, ...]]) -> int:

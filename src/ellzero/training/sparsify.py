@@ -18,7 +18,7 @@ from ellzero.training.batches import Batches, ErrorFn, LossFn, classification_er
 from ellzero.training.checkpoint import Checkpoint
 from ellzero.training.distill import Distill
 from ellzero.training.driver import Driver
-from ellzero.training.file_size import Bytes, coded_bytes, expected_nonzeros, magnitudes_of, prune_to_fit_
+from ellzero.training.file_size import Bytes, coded_bytes, expected_nonzeros, magnitudes_of, prune_to_fit_, reordered
 from ellzero.training.final_prune import CollapseError
 from ellzero.training.plan import Plan, prelude_stage, sparse_stages
 from ellzero.training.progress import Progress
@@ -34,7 +34,8 @@ class Sparse:
     """What `sparsify` returns.
 
     Attributes:
-        model: the sparse network in the original class, shapes and keys; pruned scalars are exact zeros.
+        model: the sparse network in the original class, shapes and keys; pruned scalars are exact zeros. With the target `Bytes` its
+            hidden units are in another order than those of `dense`, which saves bytes.
         masks: True where a regularised scalar is not zero.
         dense: state_dict of the dense network at the end of the prelude.
         before_rgp: state_dict under the final mask, before random gradient pruning (the left half of figure 3).
@@ -211,6 +212,7 @@ def sparsify(
     quantiser = KnownGrids(grids=driver.extra["grids"]) if "grids" in driver.extra else None
     if isinstance(target, Bytes):
         # Training on the grid has moved weights to other values, which may cost a few bytes more.
+        sparse = reordered(sparse, driver.compact.example)
         chosen = select(sparse, params)
         prune_to_fit_(chosen, magnitudes_of(chosen), lambda: coded_bytes(sparse, quantiser), target.count)
     sparse.train(model.training)
