@@ -305,3 +305,9 @@ def test_a_killed_run_resumes_without_logging_an_epoch_twice(tmp_path):
     assert done.returncode == 0, done.stderr
     epochs = [json.loads(line)["epoch"] for line in log.read_text().splitlines()]
     assert epochs == list(range(1, len(epochs) + 1))
+
+
+def test_the_version_is_told_and_the_package_is_a_command(tmp_path):
+    command = [sys.executable, "-m", "ellzero", "--version"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout.strip()) == (0, f"ellzero {lz.__version__}")

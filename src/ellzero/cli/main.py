@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from ellzero import __version__
 from ellzero.cli.arguments import UsageError, arrange
 from ellzero.cli.bench import Bench
 from ellzero.cli.compress import Cat, Compress, Decompress, Verify
@@ -58,7 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
     """
-    command = parse(sys.argv[1:] if arguments is None else arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    if list(words) in (["--version"], ["-V"]):
+        print(f"ellzero {__version__}")
+        return 0
+    command = parse(words)
     try:
         return command.run() or 0
     except KeyboardInterrupt as interrupt:
