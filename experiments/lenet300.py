@@ -61,6 +61,7 @@ def configurations() -> dict[str, Callable[[], Any]]:
 
     return {
         "bytes-1900": lambda: replace(smallest(), target=Bytes(1900)),
+        "close-4500": lambda: close(4500, 3.5e-5, (3e-5, 1.8e-5), 5e-6, 28_000, 28),
         "close-5000": lambda: close(5000, 4e-5, (3.5e-5, 2e-5), 6e-6, 30_000, 24),
         "close-8000": lambda: close(8000, 3e-5, (2e-5, 1e-5), 3e-6, 40_000, 20),
         "dense": lambda: dense(20, augment=None),
