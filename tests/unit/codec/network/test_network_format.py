@@ -19,7 +19,7 @@ from networks import assert_same, of_every_kind, read, sparse, written
 
 from ellzero.codec.container import ContainerReader, ContainerWriter, Kind
 from ellzero.codec.errors import FormatError, LimitError
-from ellzero.codec.network import matrix
+from ellzero.codec.network import matrix, words
 from ellzero.codec.network.dtypes import DType
 from ellzero.codec.network.format import GROUP_SECTION, decode_network, encode_network, read_network
 from ellzero.codec.network.grids import Logarithmic, Uniform
@@ -126,6 +126,31 @@ def test_large_networks_are_groups_that_decode_one_tensor_at_a_time():
     sections = list(ContainerReader(io.BytesIO(file)).sections((GROUP_SECTION,)))
     assert len(sections) == 2
     assert_same(entries, read(file))
+
+
+def test_tensors_that_are_split_piece_by_piece_are_the_same_bytes(monkeypatch: pytest.MonkeyPatch, seeds: int):
+    entries = of_every_kind(seeds)
+    whole = written(entries)
+    monkeypatch.setattr(words, "_PIECE", 7)
+    monkeypatch.setattr(matrix, "_PIECE", 11)
+    assert written(entries) == whole
+    assert_same(entries, read(whole))
+
+
+def test_sparse_values_that_are_all_different_are_not_looked_up_as_repeated(monkeypatch: pytest.MonkeyPatch):
+    source = np.random.default_rng(3)
+    weights = sparse(source, 300, 40, density=0.1) + np.float32(0)  # no -0, which is not zero here
+
+    def repeats(array: np.ndarray) -> bool:
+        levels, extra = words.split_words(exact("x", array).words, DType.F32, words.find_split(exact("x", array).words, DType.F32))
+        form = matrix.form_of(array.shape, 1, 0)
+        return matrix.Levels(form=form, levels=levels, extra=extra, extra_bits=23, top=0, logarithmic=True).repeats()
+
+    assert not repeats(weights)
+    assert repeats(np.concatenate([weights, weights]))
+    monkeypatch.setattr(matrix, "_SAMPLED_CELLS", 0)
+    assert not repeats(weights)
+    assert repeats(np.concatenate([weights, weights]))
 
 
 def test_a_caller_refuses_a_tensor_before_it_is_decoded():
