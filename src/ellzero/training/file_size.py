@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -64,6 +65,27 @@ def coded_bytes(model: nn.Module, quantiser: Quantiser | None) -> int:
     from ellzero.archive.save import model_bytes
 
     return len(model_bytes(model, quantise=quantiser))
+
+
+@torch.no_grad()
+def weight_bits(alive: Bool[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Estimates how many bits each weight of a tensor adds to the file if it is not zero.
+
+    Its place costs log2((1 - p) / p) more than a zero there, with p = row * column / all: shares of non-zeros in its row, in its column
+    and in the tensor, each drawn towards the whole as the coder's counts are; sign and magnitude cost the same everywhere.
+
+    Args:
+        alive: what is not zero now; the first dimension are rows, each other one of channel and tap a column.
+
+    Returns:
+        Bits, at least those of sign and magnitude.
+    """
+    matrix = alive.reshape(alive.shape[0], -1).double() if alive.ndim >= 2 else alive.reshape(1, -1).double()
+    share = (matrix.sum() + 0.5) / (matrix.numel() + 1)
+    rows = (matrix.sum(1, keepdim=True) + share) / (matrix.shape[1] + 1)
+    columns = (matrix.sum(0, keepdim=True) + share) / (matrix.shape[0] + 1)
+    p = (rows * columns / share).clamp(1e-6, 0.5)
+    return (_VALUE_BITS + torch.log2((1 - p) / p)).float().reshape(alive.shape)
 
 
 def reordered(model: nn.Module, example: Tensor | None) -> nn.Module:

@@ -10,7 +10,7 @@ from ellzero.params import apply_masks_, everything, masks_from_zeros, select
 from ellzero.pruning import fold_, magnitude_masks, random_gradient, tamade
 from ellzero.training.batches import Batch, Batches, LossFn, epoch_batches, mean_loss
 from ellzero.training.distill import Recorder
-from ellzero.training.file_size import prune_to_fit_
+from ellzero.training.file_size import prune_to_fit_, weight_bits
 from ellzero.training.stages import FinalPrune, Truncate
 from ellzero.training.task import Task
 from ellzero.types import Params
@@ -21,12 +21,20 @@ class CollapseError(ValueError):
 
 
 @torch.no_grad()
-def scores(params: Params, optimizer: torch.optim.Optimizer, power: float) -> dict[str, Tensor]:
+def scores(params: Params, optimizer: torch.optim.Optimizer, power: float, *, priced: bool = False) -> dict[str, Tensor]:
     """Computes what weights are ranked by: |w| * v^power, v Adam's second moment of the gradient.
+
+    A weight's square is about what pruning it costs in loss. So where it is `priced`, the score is divided by the square root of the bits
+    that the weight takes in a file: what is saved for a bit is then ranked.
 
     Raises:
         ValueError: `power` is not 0 and the optimizer keeps no second moments.
     """
+    found = _saliencies(params, optimizer, power)
+    return {name: score / weight_bits(score != 0).sqrt().to(score) for name, score in found.items()} if priced else found
+
+
+def _saliencies(params: Params, optimizer: torch.optim.Optimizer, power: float) -> dict[str, Tensor]:
     if power == 0:
         return {name: parameter.detach().abs() for name, parameter in params.items()}
     found: dict[str, Tensor] = {}
@@ -40,7 +48,7 @@ def scores(params: Params, optimizer: torch.optim.Optimizer, power: float) -> di
 
 def truncate_(params: Params, rule: Truncate, optimizer: torch.optim.Optimizer) -> None:
     """Keeps the `rule.keep` scalars of the largest scores, ties by index."""
-    apply_masks_(params, magnitude_masks(scores(params, optimizer, rule.power), keep=rule.keep))
+    apply_masks_(params, magnitude_masks(scores(params, optimizer, rule.power, priced=rule.priced), keep=rule.keep))
 
 
 def grown_masks(params: Params, loss: Callable[[Batch], Tensor], batches: Iterable[Batch], fraction: float) -> dict[str, Tensor]:
@@ -73,10 +81,10 @@ def cut_(model: nn.Module, rule: FinalPrune, optimizer: torch.optim.Optimizer, t
     """
     selected = select(model, task.params)
     if rule.limit is not None:
-        prune_to_fit_(selected, scores(selected, optimizer, rule.power), size, rule.limit)
+        prune_to_fit_(selected, scores(selected, optimizer, rule.power, priced=rule.priced), size, rule.limit)
         return
     if rule.keep is not None:
-        truncate_(selected, Truncate(keep=rule.keep, power=rule.power), optimizer)
+        truncate_(selected, Truncate(keep=rule.keep, power=rule.power, priced=rule.priced), optimizer)
         return
     result = tamade(model, lambda network: mean_loss(network, task.loss_fn, task.judge), accept=rule.accept, params=task.params)
     apply_masks_(selected, result)

@@ -85,7 +85,7 @@ def sparse_stages(plan: Plan) -> list[Stage]:
                     epochs=cycles.epochs,
                     lr=rate_at(cycles.lr, progress),
                     method=method,
-                    before=Truncate(keep=keep, power=cycles.power),
+                    before=Truncate(keep=keep, power=cycles.power, priced=cycles.priced),
                     frozen=cycles.regrow is not None,
                     regrow=cycles.regrow or 0.0,
                 )
@@ -94,6 +94,7 @@ def sparse_stages(plan: Plan) -> list[Stage]:
         accept=plan.accept,
         keep=None if plan.limit else plan.keep,
         power=cycles.power if cycles else 0.0,
+        priced=cycles.priced if cycles else plan.limit is not None,
         limit=plan.limit,
         grid=(plan.on_grid or OnGridPasses()).grid,
     )

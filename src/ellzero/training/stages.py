@@ -95,6 +95,7 @@ class Cycles:
         method: what regularises during the cycles; None for the method of the run. A schedule moves over all cycles.
         power: weights are ranked by |w| * v^power, v Adam's second moment of the gradient. 0 is magnitude; 0.5 is the saliency of
             Optimal brain damage (LeCun, Denker, Solla, 1990) with v for the curvature; 0.25 lies between.
+        priced: weights are ranked by what they are worth for a bit of the file: those in rows and columns with many others cost less.
     """
 
     start: int = 7000
@@ -104,6 +105,7 @@ class Cycles:
     regrow: float | None = None
     method: Method | None = None
     power: float = 0.0
+    priced: bool = False
 
     def __post_init__(self) -> None:
         if self.start < 1 or self.count < 1 or self.epochs < 0:
@@ -164,10 +166,11 @@ class OnGridPasses:
 
 @dataclass(frozen=True, kw_only=True)
 class Truncate:
-    """Keeps the `keep` weights with the largest score |w| * v^power."""
+    """Keeps the `keep` weights with the largest score |w| * v^power, for each bit that they cost where they are `priced`."""
 
     keep: int
     power: float = 0.0
+    priced: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +183,7 @@ class FinalPrune:
     accept: Accept
     keep: int | None = None
     power: float = 0.0
+    priced: bool = False
     limit: int | None = None
     grid: LogGrid = field(default_factory=LogGrid)
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from ellzero.archive.grids import LogGrid
 from ellzero.params import count_nonzeros, everything, select
-from ellzero.training.file_size import Bytes, Named, coded_bytes, expected_nonzeros, magnitudes_of, prune_to_fit_
+from ellzero.training.file_size import Bytes, Named, coded_bytes, expected_nonzeros, magnitudes_of, prune_to_fit_, weight_bits
 
 
 def model() -> nn.Module:
@@ -56,3 +56,32 @@ def test_only_named_tensors_are_moved_to_the_grid() -> None:
     network = model()
     assert coded_bytes(network, Named(names=["0.weight"])) > coded_bytes(network, Named(names=list(dict(network.named_parameters()))))
     assert coded_bytes(network, Named(names=[])) == coded_bytes(network, None)
+
+
+def test_a_weight_costs_less_where_many_others_are() -> None:
+    alive = torch.zeros(20, 30, dtype=torch.bool)
+    alive[:4, :6] = True
+    alive[10, 20] = True
+    bits = weight_bits(alive)
+    assert bits.shape == alive.shape
+    assert float(bits[0, 0]) < float(bits[10, 0]) < float(bits[10, 20])
+    assert float(bits.min()) >= 4.0
+
+
+def test_to_prune_the_dear_saves_more_than_to_prune_the_cheap() -> None:
+    torch.manual_seed(0)
+    weight = torch.randn(100, 200)
+    density = torch.rand(100, 1) ** 4 * torch.rand(1, 200) ** 4
+    weight[torch.rand(100, 200) > density] = 0
+    bits = weight_bits(weight != 0)
+
+    def without(order: torch.Tensor) -> int:
+        layer = nn.Linear(200, 100, bias=False)
+        with torch.no_grad():
+            layer.weight.copy_(weight)
+            places = (weight != 0).flatten().nonzero().flatten()
+            layer.weight.view(-1)[places[order[:100]]] = 0
+        return coded_bytes(layer, LogGrid())
+
+    order = bits[weight != 0].argsort(stable=True)
+    assert without(order.flip(0)) < 0.95 * without(order)
