@@ -166,6 +166,11 @@ def test_inspect_shows_tensors_and_where_the_bytes_go(tensors: dict[str, Tensor]
     by_name = {tensor["name"]: tensor for tensor in shown["tensors"]}
     assert by_name["layer.bias"]["dtype"] == "BF16"
     assert by_name["tied"]["tied_to"] == "again.weight"
+    # Beside the numbers there are names and shapes.
+    coded = sum(tensor["coded_bytes"] for tensor in shown["tensors"])
+    assert 0.8 * size < coded < size
+    assert by_name["other.weight"]["coded_bytes"] == pytest.approx(150 * 14 / 8, rel=0.2)
+    assert by_name["tied"]["coded_bytes"] == 0
     assert main(["inspect", str(tmp_path / "net.l0")]) == 0
     assert "layer.weight" in capsys.readouterr().out
 

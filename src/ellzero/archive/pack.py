@@ -1,7 +1,7 @@
 """Packs networks of other formats into `.l0` files and unpacks them. Needs torch for its checkpoints only."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,6 +25,7 @@ class Layer:
         shape: sizes of the dimensions.
         nonzeros: numbers that are not zero.
         tied_to: name of the tensor that it is; None where it is one of its own.
+        coded_bytes: what it takes in the file beside its name and shape, to a byte or two; 0 where it is tied.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Layer:
     shape: tuple[int, ...]
     nonzeros: int
     tied_to: str | None
+    coded_bytes: int
 
 
 def pack(source: Path, file: Sink, quantise: Quantiser | None = None) -> Report:
@@ -98,10 +100,16 @@ def layers(file: BinaryIO, *, max_size: int = DEFAULT_LIMIT) -> Iterator[Layer]:
     known: dict[str, Layer] = {}
     for entry in read_network(file, max_bytes=max_size):
         if isinstance(entry, Tied):
-            of = known[entry.of]
-            known[entry.name] = Layer(name=entry.name, dtype=of.dtype, shape=of.shape, nonzeros=of.nonzeros, tied_to=entry.of)
+            known[entry.name] = replace(known[entry.of], name=entry.name, tied_to=entry.of, coded_bytes=0)
         else:
-            known[entry.name] = Layer(name=entry.name, dtype=entry.dtype.value, shape=entry.shape, nonzeros=nonzeros(entry), tied_to=None)
+            known[entry.name] = Layer(
+                name=entry.name,
+                dtype=entry.dtype.value,
+                shape=entry.shape,
+                nonzeros=nonzeros(entry),
+                tied_to=None,
+                coded_bytes=entry.coded_bytes or 0,
+            )
         yield known[entry.name]
 
 

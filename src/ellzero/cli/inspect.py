@@ -47,16 +47,17 @@ class Inspect:
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False)
-        for heading in ("tensor", "type", "shape", "numbers", "not zero", "density"):
+        for heading in ("tensor", "type", "shape", "numbers", "not zero", "density", "bytes", "bits a number"):
             table.add_column(heading, justify="left" if heading in {"tensor", "type", "shape"} else "right")
         for layer in found:
             count = math.prod(layer.shape)
             shape = " x ".join(map(str, layer.shape)) or "scalar"
             if layer.tied_to is not None:
-                table.add_row(layer.name, layer.dtype, shape, "", f"is {layer.tied_to}", "")
+                table.add_row(layer.name, layer.dtype, shape, "", f"is {layer.tied_to}", "", "", "")
             else:
                 density = f"{100 * layer.nonzeros / count:.2f} %" if count else ""
-                table.add_row(layer.name, layer.dtype, shape, f"{count:,}", f"{layer.nonzeros:,}", density)
+                bits = f"{8 * layer.coded_bytes / count:.2f}" if count else ""
+                table.add_row(layer.name, layer.dtype, shape, f"{count:,}", f"{layer.nonzeros:,}", density, f"{layer.coded_bytes:,}", bits)
         console = Console()
         console.print(table, highlight=False)
         bits = f"{8 * size / numbers:.3f} bits a number" if numbers else "no numbers"

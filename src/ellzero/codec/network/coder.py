@@ -17,6 +17,8 @@ _NUMBERS = 32
 _NUMBER_LIMIT = 127
 _PIECE = 1 << 14
 _DECISIONS_PER_CELL = UNARY + 48
+_AHEAD = 5
+"""Bytes that a decoder reads ahead."""
 
 
 class Coder:
@@ -53,9 +55,14 @@ class Coder:
         Raises:
             FormatError: there are more bytes than an encoder would have written.
         """
-        # The decoder reads five bytes ahead, of which the encoder's last may be one.
-        if self._data.size + 4 > int(self._state[2]):
+        # Of the bytes read ahead the encoder's last may be one.
+        if self._data.size + _AHEAD - 1 > int(self._state[2]):
             raise FormatError("a group of tensors is longer than what it holds: the file is damaged")
+
+    @property
+    def position(self) -> int:
+        """The number of bytes written so far, or read, less those that are read ahead."""
+        return max(int(self._state[2]) - (_AHEAD if self.reading else 0), 0)
 
     def number(self, context: int, value: int = 0, *, below: int = MAX_NUMBER + 1, what: str = "a number") -> int:
         """Codes a number, small ones in few bits.

@@ -100,6 +100,7 @@ class Group:
                     f"the tensor {name!r} of shape {shape} takes {size} bytes, more than the limit of {max_bytes}: raise the limit"
                 )
             accept(Description(name=name, dtype=dtype, shape=shape))
+            before = coder.position
             width = coder.number(_WIDTH, below=(1 << 20), what="the width of an image") if len(shape) == 2 else 0
             form = form_of(shape, dtype.words, width)
             model = self._code_model(0)
@@ -123,7 +124,7 @@ class Group:
                 except ValueError as error:
                     raise FormatError(f"the tensor {name!r}: {error}") from error
             self._names.append(name)
-            yield Exact(name=name, dtype=dtype, shape=shape, words=words)
+            yield Exact(name=name, dtype=dtype, shape=shape, words=words, coded_bytes=coder.position - before)
 
     def _model_number(self, entry: Exact | Quantised, form: Form) -> int:
         """Chooses which tensors share what they teach: those of a kind; vectors only with those of the same last name."""

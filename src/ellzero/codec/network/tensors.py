@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ class Exact:
         shape: sizes of the dimensions.
         words: the bits of its numbers, row by row, [numbers * words of a number]; see `exact`.
         image_width: width of the image whose pixels the columns are, for the first layer of a network of images; 0 for none.
+        coded_bytes: what its grid and numbers took in the file that it was read from, to a byte or two; None where it was not read.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Exact:
     shape: tuple[int, ...]
     words: Words
     image_width: int = 0
+    coded_bytes: int | None = field(default=None, compare=False)
 
     @property
     def num_bytes(self) -> int:
