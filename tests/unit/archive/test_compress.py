@@ -72,7 +72,7 @@ def test_whatever_is_compressed_comes_back(pieces: list[bytes], level: int):
 @pytest.mark.parametrize("kind", ["text", "noise", "both"])
 def test_sizes_around_the_edges_of_blocks(around: int, change: int, kind: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(stream, "BLOCK", 1000)
-    monkeypatch.setattr(stream, "_looks_random", lambda block: kind != "text" and int(block[0]) == NOISE[0])
+    monkeypatch.setattr(stream, "looks_random", lambda block: kind != "text" and int(block[0]) == NOISE[0])
     source = {"text": TEXT, "noise": NOISE, "both": TEXT[:1000] + NOISE[:1000] + TEXT}[kind]
     data = source[: 1000 * around + change]
     blob = compress(data, level=1)

@@ -63,6 +63,15 @@ class Model(NamedTuple):
     refine: npt.NDArray[np.uint16]
 
 
+def _first_of_matches() -> npt.NDArray[np.int64]:
+    """Returns the first probabilities of the counters of a match model: the longer the match, the surer, for either bit."""
+    values = [32768]
+    for bucket in range(32):
+        sure = 32768 - 32768 // (bucket + 2)
+        values += [32768 - sure, 32768 + sure] * 8
+    return np.array(values, dtype=np.int64)
+
+
 def _aligned(size: int) -> npt.NDArray[np.uint8]:
     """Returns zeros that start at a cache line, so that a bucket never lies across two."""
     raw = np.zeros(size + 64, dtype=np.uint8)
@@ -86,33 +95,26 @@ def new_model(preset: Preset, table_bits: int, history_bits: int) -> Model:
     head_bits = min(history_bits, preset.head_bits)
     direct_bits = min(history_bits, preset.direct_bits)
 
-    histories = tables.history_tables()
-    match_start = [np.array([32768])]
-    for bucket in range(32):
-        sure = 32768 - 32768 // (bucket + 2)
-        match_start.append(np.array([32768 - sure, 32768 + sure] * 8))
-    counters = np.concatenate([
-        np.tile(histories.initial, contexts),
-        np.tile(np.concatenate(match_start), matches),
-        np.full(directs << (direct_bits + 4), 32768),
-    ])  # fmt: skip
-    trust = np.zeros(counters.size, dtype=np.uint32)
-    trust[: 256 * contexts + MATCH_COUNTERS * matches] = FIRST_COUNT
-    indirect = np.zeros(256 + 65536, dtype=np.uint32)
-    weights = np.zeros((rows, inputs), dtype=np.int32)
-    weights[:, 0 : 2 * slots : 2] = preset.first_weight << 4
-    weights[:, 2 * (slots - matches) : 2 * slots : 2] = (1 << 20) // 4
+    # Everything large is made once and filled in place: nothing beside it is needed for a moment that `num_bytes_of_model` did not state.
+    match_base, direct_base = 256 * contexts, 256 * contexts + MATCH_COUNTERS * matches
+    indirect_base = direct_base + (directs << (direct_bits + 4))
+    counters = np.zeros(indirect_base + 256 + 65536, dtype=np.uint32)
+    counters[:match_base] = np.tile(tables.history_tables().initial << 16 | FIRST_COUNT, contexts)
+    counters[match_base:direct_base] = np.tile(_first_of_matches() << 16 | FIRST_COUNT, matches)
+    counters[direct_base:indirect_base] = 1 << 31
+    weights = np.zeros(rows * inputs + sum(FINAL_SIZES) * sets, dtype=np.int32)
+    rows_of_sets = weights[: rows * inputs].reshape(rows, inputs)
+    rows_of_sets[:, 0 : 2 * slots : 2] = preset.first_weight << 4
+    rows_of_sets[:, 2 * (slots - matches) : 2 * slots : 2] = (1 << 20) // 4
+    weights[rows * inputs :] = (1 << 20) // sets
 
     r = np.zeros(REGISTERS, dtype=np.int64)
     r[[CONTEXTS, DIRECTS, MATCHES, SETS, REFINES, INPUTS]] = contexts, directs, matches, sets, preset.refines, inputs
     r[FINALS] = len(FINAL_SIZES) if sets > 1 else 0
     r[[HISTORY_MASK, BUCKET_MASK, HEAD_MASK]] = (1 << history_bits) - 1, (1 << table_bits) - 1, (1 << head_bits) - 1
     r[WIDEST] = max(preset.contexts + preset.directs)
-    r[MATCH_BASE] = 256 * contexts
-    r[DIRECT_BASE] = r[MATCH_BASE] + MATCH_COUNTERS * matches
+    r[[MATCH_BASE, DIRECT_BASE, INDIRECT_BASE, FINAL_BASE]] = match_base, direct_base, indirect_base, rows * inputs
     r[DIRECT_MASK] = (1 << direct_bits) - 1
-    r[INDIRECT_BASE] = counters.size
-    r[FINAL_BASE] = weights.size
     r[[RATE, RATE_EXTRA, RATE_AGE, FINAL_RATE, REFINE_SHARE]] = preset.rate, preset.rate_extra, preset.rate_age, 4, preset.refine_share
     for start, values in (
         (PLAN, preset.contexts),
@@ -131,10 +133,10 @@ def new_model(preset: Preset, table_bits: int, history_bits: int) -> Model:
         coder=np.zeros(3, dtype=np.uint64),
         history=np.zeros(1 << history_bits, dtype=np.uint8),
         table=_aligned(16 << table_bits),
-        counters=np.concatenate([(counters.astype(np.uint32) << np.uint32(16)) + trust, indirect]),
+        counters=counters,
         heads=np.zeros(matches << head_bits, dtype=np.uint32),
         inputs=np.zeros(inputs + 2 * sets + 2 * len(FINAL_SIZES), dtype=np.int32),
-        weights=np.concatenate([weights.reshape(-1), np.full(sum(FINAL_SIZES) * sets, (1 << 20) // sets, dtype=np.int32)]),
+        weights=weights,
         ages=np.zeros(rows, dtype=np.int32),
         refine=np.tile(np.array(line, dtype=np.uint16), preset.refines * REFINE_CONTEXTS),
     )

@@ -11,7 +11,7 @@ from ellzero.codec.bytes.coder import code_piece
 from ellzero.codec.bytes.parameters import BLOCK, ByteModel, model_for, parameters_of
 from ellzero.codec.bytes.presets import WIDENED
 from ellzero.codec.bytes.state import STRIDE, Model
-from ellzero.codec.bytes.transforms import LONGEST_STRIDE, change_x86_calls, find_stride, has_x86_calls, looks_like_text
+from ellzero.codec.bytes.transforms import LONGEST_STRIDE, change_x86_calls, find_stride, has_x86_calls, looks_like_text, looks_random
 from ellzero.codec.container import DEFAULT_LIMIT, ContainerReader, ContainerWriter, Kind, Section, Tally
 from ellzero.codec.errors import FormatError, LimitError
 from ellzero.codec.streams import Sink, Source
@@ -72,27 +72,32 @@ class ByteEncoder:
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Takes bytes, and compresses as many blocks as they fill."""
-        self._waiting += data
+        view = memoryview(data).cast("B")
+        taken = 0
         # A block that is just full waits: it may be the last, and the model then need not be larger.
-        while len(self._waiting) > BLOCK:
-            self._encode(bytes(self._waiting[:BLOCK]))
-            del self._waiting[:BLOCK]
-        return len(data)
+        while view.nbytes - taken > BLOCK - len(self._waiting):
+            end = taken + BLOCK - len(self._waiting)
+            self._waiting += view[taken:end]
+            taken = end
+            self._encode()
+        self._waiting += view[taken:]
+        return view.nbytes
 
     def finish(self) -> int:
         """Compresses what is left and ends the file; returns its size in bytes."""
         if self._waiting:
             if self._model is None:
                 self._size = len(self._waiting)
-            self._encode(bytes(self._waiting))
-            self._waiting.clear()
+            self._encode()
         return self._writer.finish(self._tally.original)
 
-    def _encode(self, data: bytes) -> None:
+    def _encode(self) -> None:
+        data = bytes(self._waiting)
+        self._waiting.clear()
         start = self._tally.original.size
         self._tally.update(data)
         block = np.frombuffer(data, np.uint8).copy()
-        if _looks_random(block):
+        if looks_random(block):
             self._writer.section(Part.STORED, data, check=True)
             self._tell(start + block.size)
             return
@@ -195,16 +200,6 @@ def compress_bytes(data: bytes | bytearray | memoryview, *, level: int = DEFAULT
 def decompress_bytes(data: bytes, *, max_size: int | None = DEFAULT_LIMIT, memory: int | None = None) -> bytes:
     """Gives back what `compress_bytes` was given; arguments and errors as `decode_blocks`."""
     return b"".join(decode_blocks(io.BytesIO(data), max_size=max_size, memory=memory))
-
-
-def _looks_random(block: np.ndarray) -> bool:
-    """Whether a block of some size has bytes that are all about as frequent, so that a model would only lose time."""
-    if block.size < 1 << 14:
-        return False
-    counts = np.bincount(block, minlength=256).astype(np.int64)
-    # The statistic is 255 on average for random bytes, with a standard deviation of 23.
-    deviation = int((counts * counts).sum()) * 256 / block.size - block.size
-    return deviation < 400
 
 
 def _decode(section: Section, model: Model | None, start: int) -> tuple[int, Iterator[bytes]]:

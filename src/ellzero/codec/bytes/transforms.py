@@ -10,6 +10,7 @@ from ellzero.codec.jit import kernel
 
 LONGEST_STRIDE = 1024
 _SAMPLE = 1 << 17
+_PIECE = 1 << 16
 
 
 def find_stride(block: NDArray[np.uint8]) -> int:
@@ -32,18 +33,37 @@ def find_stride(block: NDArray[np.uint8]) -> int:
 
 def looks_like_text(block: NDArray[np.uint8]) -> bool:
     """Returns whether a block holds hardly any control characters; those of line ends, blanks and terminals count as text."""
-    counts = np.bincount(block, minlength=256)
+    counts = _counts(block)
     return int(counts[:8].sum() + counts[14:27].sum() + counts[28:32].sum()) * 50 <= block.size
+
+
+def looks_random(block: NDArray[np.uint8]) -> bool:
+    """Returns whether a block of some size has bytes that are all about as frequent, so that a model would only lose time."""
+    if block.size < 1 << 14:
+        return False
+    counts = _counts(block)
+    # The statistic is 255 on average for random bytes, with a standard deviation of 23.
+    deviation = int((counts * counts).sum()) * 256 / block.size - block.size
+    return deviation < 400
+
+
+def _counts(block: NDArray[np.uint8]) -> NDArray[np.int64]:
+    # In pieces, because numpy makes eight bytes of each before it counts.
+    counts = np.zeros(256, np.int64)
+    for start in range(0, block.size, _PIECE):
+        counts += np.bincount(block[start : start + _PIECE], minlength=256)
+    return counts
 
 
 def has_x86_calls(block: NDArray[np.uint8]) -> bool:
     """Returns whether a block seems to hold x86 code: most bytes E8 and E9 begin a call or jump of less than 16 MiB."""
-    if block.size < 5:
-        return False
-    start = (block[:-4] & 0xFE) == 0xE8
-    near = start & ((block[4:] == 0) | (block[4:] == 255))
-    hits = np.count_nonzero(near)
-    return bool(hits * 512 > block.size and hits * 3 > np.count_nonzero(start))
+    starts = hits = 0
+    for place in range(0, block.size - 4, _PIECE):
+        piece = block[place : place + _PIECE + 4]
+        start = (piece[:-4] & 0xFE) == 0xE8
+        starts += np.count_nonzero(start)
+        hits += np.count_nonzero(start & ((piece[4:] == 0) | (piece[4:] == 255)))
+    return bool(hits * 512 > block.size and hits * 3 > starts)
 
 
 @kernel

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -129,6 +130,15 @@ def test_pieces_of_any_size_make_the_same_archive_and_are_told_of(data: bytes, c
     assert len(pieces) == -(-len(data) // piece)
 
 
+def traced(run: Callable[[], bytes]) -> tuple[bytes, int]:
+    """What a function returns, and the most memory that it took; numpy tells of its arrays, too."""
+    tracemalloc.start()
+    try:
+        return run(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 def model_of(archive: bytes) -> ByteModel:
     parameters = read_parameters(io.BytesIO(archive))
     assert parameters is not None
@@ -234,6 +244,21 @@ def test_the_memory_of_a_model_is_what_it_says(level: int, size: int):
     assert parameters.num_bytes <= 200_000_000
     real = sum(array.nbytes for array in parameters.start())
     assert real <= parameters.num_bytes <= real + 5_000_000
+
+
+@pytest.mark.parametrize("level", [1, 6])
+def test_both_directions_take_the_memory_that_is_stated_again_and_again(level: int):
+    block = 1 << 17
+    data = b"".join(b"line %d of a text\n" % (i * i) for i in range(14_000))[: 2 * block - 5]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "BLOCK", block)
+        stated = model_of(compress_bytes(data, level=level)).num_bytes
+        for _ in range(2):
+            archive, most = traced(lambda: compress_bytes(data, level=level))
+            assert stated - (5 << 20) <= most <= stated
+            out, most = traced(lambda packed=archive: decompress_bytes(packed))
+            assert stated - (5 << 20) <= most <= stated
+            assert out == data
 
 
 def test_errors_name_what_was_wrong():
