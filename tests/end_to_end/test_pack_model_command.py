@@ -147,6 +147,19 @@ def test_folding_alone_keeps_the_function_and_goes_before_a_grid(folder: Path) -
         assert 0 < error(folder / f"{grid}.l0") < 0.3
 
 
+def test_a_file_may_lack_what_its_modules_can_do_without_and_nothing_else(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tensors = safetensors.torch.load_file(folder / "net.safetensors")
+    del tensors["norm.num_batches_tracked"]
+    safetensors.torch.save_file(tensors, folder / "older.safetensors")
+    words = ["--model", "mine_to_pack:Net", "--fold-batchnorm", "--input", "3x8x8", "-q"]
+    assert main(["pack", "older.safetensors", *words]) == 0
+    torch.testing.assert_close(answers(folder / "older.l0"), answers(folder / "net.safetensors"))
+    del tensors["norm.running_mean"]
+    safetensors.torch.save_file(tensors, folder / "damaged.safetensors")
+    assert main(["pack", "damaged.safetensors", *words]) == 1
+    assert "lacks 'norm.running_mean'" in capsys.readouterr().err
+
+
 def test_a_run_says_itself_what_it_is_and_a_data_sets_name_is_enough(folder: Path) -> None:
     run = folder / "run"
     run.mkdir()

@@ -99,18 +99,19 @@ def load_tensors(model: nn.Module, path: Path, name: str) -> nn.Module:
         OSError: a file is missing.
     """
     state = model.state_dict()
-    missing = dict.fromkeys(state)
+    loaded: dict[str, Tensor] = {}
     for entry in tensors_of(path):
         if entry.name not in state:
             raise ValueError(f"{path} has a tensor {entry.name!r}, which {name} lacks: say the architecture that it is of, --model")
         assert not isinstance(entry, Quantised)
-        source, target = state[entry.of] if isinstance(entry, Tied) else to_torch(entry), state[entry.name]
-        if target.shape != source.shape:
-            raise ValueError(f"{entry.name!r} has the shape {tuple(source.shape)} in {path} and {tuple(target.shape)} in {name}")
-        target.copy_(source)
-        missing.pop(entry.name, None)
+        tensor, shape = loaded[entry.of] if isinstance(entry, Tied) else to_torch(entry), state[entry.name].shape
+        if tensor.shape != shape:
+            raise ValueError(f"{entry.name!r} has the shape {tuple(tensor.shape)} in {path} and {tuple(shape)} in {name}")
+        loaded[entry.name] = tensor
+    # Modules themselves know which of their tensors older files may lack.
+    missing = model.load_state_dict(loaded, strict=False).missing_keys
     if missing:
-        raise ValueError(f"{path} lacks {next(iter(missing))!r}, which {name} has: say the architecture that it is of, --model")
+        raise ValueError(f"{path} lacks {missing[0]!r}, which {name} has: say the architecture that it is of, --model")
     return model.eval()
 
 
