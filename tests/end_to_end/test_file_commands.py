@@ -292,6 +292,16 @@ def test_sizes_are_read_as_people_write_them():
             num_bytes(wrong)
 
 
+def test_a_start_imports_no_more_than_it_needs(folder: Path):
+    # Each of these takes a tenth of a second or more. What numba does without for the command is there again afterwards.
+    heavy = "{'torch', 'scipy.linalg', 'numpy.f2py', 'matplotlib', 'rich', 'safetensors'}"
+    script = "import sys; from ellzero.cli.main import main; assert main(['compress', '-1', 'a', '-o', 'x']) == 0; "
+    script += f"print({heavy} & set(sys.modules)); import scipy.linalg"
+    out = subprocess.run([sys.executable, "-c", script], env=environment(), stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert out == "set()\n"
+    assert decompress(Path("x").read_bytes()) == TEXT
+
+
 def test_files_story_27_speed_and_time_left():
     assert pace(0, 2_000_000, 0.0, 20.0) == "about 50 kB/s, 0:40 left"
     assert pace(1_000_000, 7_500_000, 10.0, 20.0) == "100 kB/s, 1:05 left"

@@ -3,6 +3,7 @@
 import hashlib
 import sys
 from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase, digits
 
 sys.path.insert(0, str(Path(__file__).parent))
 from decoder import DATA, Bytes, Damaged, Message, check, sections
@@ -17,9 +18,7 @@ LEVELS = {
     4: ([1, 2, 3, 4, 5, 6, 9, 10, 13, 18, 21, 31], [0, 1, 2], [6, 16], [0, 1, 2, 5], 3, 8000, 23, 24, 22),
     5: (MIDDLE, [0, 1, 2], [6, 20], [0, 1, 2, 3, 5], 3, 8000, 24, 24, 22),
     6: (MIDDLE, [0, 1, 2, 3], [5, 8, 20], SETS, 3, 8000, 24, 24, 22),
-    7: (FULL, [0, 1, 2, 3, 9], [5, 8, 20], [*SETS, 9], 3, 8000, 25, 24, 22),
-    8: (FULL, [0, 1, 2, 3, 9], [5, 8, 20], [*SETS, 9], 3, 8000, 26, 25, 22),
-    9: (FULL, [0, 1, 2, 3, 9], [5, 8, 20], [*SETS, 9], 3, 8000, 27, 26, 22),
+    **{k: (FULL, [0, 1, 2, 3, 9], [5, 8, 20], [*SETS, 9], 3, 8000, 18 + k, 17 + k, 22) for k in (7, 8, 9)},
 }
 M32 = 2**32 - 1
 
@@ -55,20 +54,17 @@ for q in range(4096):
     STRETCH.append(x)
 
 
-def byte_class(byte: int) -> int:
-    text = chr(byte)
-    if "a" <= text <= "z" or "A" <= text <= "Z" or "0" <= text <= "9":
-        return 0 if text >= "a" else 1 if text >= "A" else 2
-    if byte in (9, 32) or byte in (10, 13):
-        return 3 if byte in (9, 32) else 4
-    return 5 if text in ".,;:!?'\"()" else 6 if 33 <= byte <= 126 else 7
+CLASS = [7] * 33 + [6] * 94 + [7] * 129
+for kind, signs in enumerate((ascii_lowercase, ascii_uppercase, digits, "\t ", "\n\r", ".,;:!?'\"()")):
+    for sign in signs:
+        CLASS[ord(sign)] = kind
 
 
 def c(a: int, b: int) -> int:
     return ((a + b + 1) * 0x1E35A7BD >> 16) & M32
 
 
-State = tuple[int, int, int, str]
+State = tuple[int, int, int, str]  # zeros, ones, last, exact
 
 
 def follow(state: State, y: int) -> State:
@@ -79,8 +75,7 @@ def follow(state: State, y: int) -> State:
     if other > 2:
         other = min(other - 1, 2 + (other + 4) // 8)
     cap = [40, 24, 12, 8, 6] + [5] * 60
-    if same < cap[other]:
-        same = min(same + 1, cap[other])
+    same = max(same, min(same + 1, cap[other]))
     other = min(other, cap[same])
     return (other, same, y, "") if y else (same, other, y, "")
 
@@ -124,7 +119,6 @@ class Model:
         self.entries: dict[tuple[int, int], list[int]] = {}
         count, plain = len(self.contexts), len(self.contexts) + len(self.directs)
         self.start = [first * 16, 0] * plain + [2**18, 0] * len(least) + [0]
-        self.limits = [1023] * (plain + len(least))
         self.count, self.plain = count, plain
         self.position = self.c4 = self.c8 = self.shape = self.word = self.word1 = self.word2 = self.word3 = self.word_length = 0
         self.gap = self.number = self.line = self.line1 = self.first = self.tag_state = self.tag_name = self.tag_depth = 0
@@ -140,7 +134,7 @@ class Model:
             self.indirect[key] = (256 * self.indirect.get(key, 0) + byte) & 0xFFFFFF
         self.c8 = (self.c8 << 8 | self.c4 >> 24) & M32
         self.c4 = (self.c4 << 8 | byte) & M32
-        kind = byte_class(byte)
+        kind = CLASS[byte]
         self.shape = (8 * self.shape + kind) & 0x3FFFFFFF
         if kind <= 1 or byte >= 128:
             self.word, self.word_length = c(self.word, byte + 32 * (kind == 1)), self.word_length + 1
@@ -264,7 +258,7 @@ class Model:
         order = next((i for i in range(self.count) if not used[i][1]), self.count)
         c1, c2 = self.c4 & 255, self.c4 >> 8 & 255
         choices = [
-            partial, c1, 8 * best + bits, 8 * (8 * byte_class(c1) + byte_class(c2)) + bits, c2, 8 * min(order, 7) + bits,
+            partial, c1, 8 * best + bits, 8 * (8 * CLASS[c1] + CLASS[c2]) + bits, c2, 8 * min(order, 7) + bits,
             8 * min(self.word_length, 15) + bits, self.above, likely, self.c4 >> 16 & 255,
         ]  # fmt: skip
         self.rows = [(k, choices[k]) for k in self.sets]
