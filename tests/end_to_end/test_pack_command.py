@@ -171,8 +171,11 @@ def test_inspect_shows_tensors_and_where_the_bytes_go(tensors: dict[str, Tensor]
     assert 0.8 * size < coded < size
     assert by_name["other.weight"]["coded_bytes"] == pytest.approx(150 * 14 / 8, rel=0.2)
     assert by_name["tied"]["coded_bytes"] == 0
-    assert main(["inspect", str(tmp_path / "net.l0")]) == 0
-    assert "layer.weight" in capsys.readouterr().out
+    long = "a.name.as.long.as.those.of.the.layers.of.a.transformer.that.others.have.made.weight"
+    lz.save_file({long: tensors["layer.weight"]}, tmp_path / "long.l0")
+    assert main(["inspect", str(tmp_path / "long.l0")]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith(long))
+    assert row.split()[1:6] == ["F32", "30", "x", "64", "1,920"]
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "foreign", "empty", "appended", "newer"])

@@ -44,6 +44,7 @@ class Inspect:
             print(json.dumps({**totals, "bytes": sections, "tensors": [asdict(layer) for layer in found]}))
             return
         from rich.console import Console
+        from rich.measure import Measurement
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False)
@@ -59,6 +60,8 @@ class Inspect:
                 bits = f"{8 * layer.coded_bytes / count:.2f}" if count else ""
                 table.add_row(layer.name, layer.dtype, shape, f"{count:,}", f"{layer.nonzeros:,}", density, f"{layer.coded_bytes:,}", bits)
         console = Console()
+        # Names are not cut: where the terminal is narrower than the table, its lines wrap.
+        console.width = max(console.width, Measurement.get(console, console.options.update(max_width=1 << 14), table).maximum)
         console.print(table, highlight=False)
         bits = f"{8 * size / numbers:.3f} bits a number" if numbers else "no numbers"
         console.print(
