@@ -18,7 +18,7 @@ from ellzero.codec.streams import Sink, Source
 from ellzero.codec.varint import Cursor, varint
 
 DEFAULT_LEVEL = 5
-PIECE = 1 << 16
+PIECE = 1 << 15
 """Bytes coded in one go: signals and reports wait no longer than that."""
 
 _X86 = 1
@@ -42,7 +42,7 @@ class ByteEncoder:
         level: 1 (fast) to 9 (small).
         size: of all that will be written, where it is known: the model takes no more memory than it warrants.
         memory: the most bytes that the model may take.
-        report: called at least every 64 KiB with the number of bytes that are coded.
+        report: called at least every 32 KiB with the number of bytes that are coded.
 
     Raises:
         ValueError: see `model_for`.
@@ -144,7 +144,7 @@ def decode_blocks(file: Source, *, max_size: int | None = DEFAULT_LIMIT, memory:
         memory: the most bytes that the model may take; None for what any level takes.
 
     Yields:
-        Pieces, most of 64 KiB. Only when the last has been taken is it sure that all were right: a caller that acts before must undo.
+        Pieces, most of 32 KiB. Only when the last has been taken is it sure that all were right: a caller that acts before must undo.
 
     Raises:
         FormatError: the file is damaged or of another kind.
