@@ -124,6 +124,11 @@ def paired(line: dict[str, Any], base: dict[str, Any]) -> tuple[float, float]:
     return 100 * difference, 100 * variance**0.5
 
 
+def own_increase(line: dict[str, Any]) -> tuple[float, float]:
+    """Computes the same against the dense network that the run began with."""
+    return paired(line, {"details": {"wrong_images": line["details"]["dense_wrong_images"]}})
+
+
 def median_and_range(values: list[float], digits: int) -> str:
     """Formats a median with its range."""
     return f"{statistics.median(values):,.{digits}f} ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
@@ -141,6 +146,7 @@ def table() -> None:
         "test error, %",
         "over plain dense",
         "over dense with shifts",
+        "over the dense network of its own run",
         "s",
     ]
     print(f"| {' | '.join(columns)} |")
@@ -151,9 +157,13 @@ def table() -> None:
         cells.append(median_and_range([line["nonzeros"] for line in own.values()], 0))
         cells.append(median_and_range([line["compression_rate"] for line in own.values()], 1))
         cells.append(median_and_range([line["test_error_percent"] for line in own.values()], 2))
-        for base in ("dense", "dense-shifts"):
-            pairs = [paired(line, lines[base, seed]) for seed, line in own.items() if (base, seed) in lines]
-            if not pairs or name == base:
+        for base in ("dense", "dense-shifts", None):
+            pairs = [
+                own_increase(line) if base is None else paired(line, lines[base, seed])
+                for seed, line in own.items()
+                if base is None or (base, seed) in lines
+            ]
+            if not pairs or name == base or (base is None and name.startswith("dense")):
                 cells.append("")
                 continue
             error = (sum(error**2 for _, error in pairs) ** 0.5) / len(pairs)
