@@ -18,9 +18,13 @@ from typing import Any, SupportsIndex, TypeVar, cast
 import numba
 import numpy as np
 from numba.core import config as numba_config
+from numba.core.options import DefaultOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Integer = SupportsIndex  # what a kernel takes as a number: Python's or numpy's, of any width
+
+# Off, no reference is counted. The option is numba's own, so it is passed only where there is one.
+_UNCOUNTED: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
 
 config = cast(Any, numba_config)  # its settings are made from the environment, unseen by type checkers
 
@@ -49,7 +53,7 @@ def kernel(function: Function) -> Function:
     before = config.CACHE_DIR
     config.CACHE_DIR = folder or ""  # read when a function is decorated, by numba's own locator of caches
     try:
-        return cast(Any, numba.njit)(cache=folder is not None, _nrt=False)(bare)
+        return cast(Any, numba.njit)(cache=folder is not None, **_UNCOUNTED)(bare)
     finally:
         config.CACHE_DIR = before
 
