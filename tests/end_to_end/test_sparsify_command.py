@@ -142,6 +142,7 @@ def test_a_finished_run_is_not_resumed(digits):
         (["sparsify", "digits-mlp", "--nonzeros", "5", "--error-increase", "0.1"], 1, "2 targets"),
         (["sparsify", "digits-mlp", "--nonzeros", "5", "--file-bytes", "900"], 1, "--file-bytes are 2 targets"),
         (["sparsify", "digits-mlp", "--file-bytes", "0"], 1, "Bytes(0)"),
+        (["sparsify", "digits-mlp", "--file-bytes", "30"], 1, "without any weight it takes"),
         (["sparsify", "digits-mlp", "--nonzeros", "0"], 1, "NonZeros(0)"),
         (["sparsify", "digits-mlp", "--nonzeros", "99999"], 1, "99999"),
         (["sparsify", "digits-mlp", "--method", "rl1", "--beta", "3"], 1, "--beta"),

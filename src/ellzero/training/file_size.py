@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ellzero.archive.grids import Levels, LogGrid, Quantiser
 from ellzero.description import TensorCount, position_entropy_bits
-from ellzero.params import apply_masks_
+from ellzero.params import Selector, apply_masks_, duplicate, select
 from ellzero.pruning import magnitude_masks, reorder
 from ellzero.types import Params
 
@@ -148,6 +148,25 @@ def expected_nonzeros(target: Bytes, shapes: Iterable[tuple[int, ...]]) -> int:
 
 
 @torch.no_grad()
+def require_possible(model: nn.Module, target: Bytes, params: Selector) -> None:
+    """Makes sure, before anything is trained, that a file without any weight is small enough.
+
+    Raises:
+        ValueError: it is not; the message says how large it is.
+    """
+    empty = duplicate(model)
+    chosen = select(empty, params)
+    for parameter in chosen.values():
+        parameter.zero_()
+    if (size := coded_bytes(empty, Named(names=list(chosen)))) > target.count:
+        raise ValueError(_too_small(target.count, size))
+
+
+def _too_small(limit: int, size: int) -> str:
+    return f"a file of at most {limit} bytes was asked for, but without any weight it takes {size}: ask for more"
+
+
+@torch.no_grad()
 def prune_to_fit_(params: Params, scores: Params, size: Callable[[], int], limit: int) -> int:
     """Prunes the weights of the smallest scores until a file is small enough.
 
@@ -182,7 +201,7 @@ def prune_to_fit_(params: Params, scores: Params, size: Callable[[], int], limit
     if (smallest := size()) > limit:
         for name, parameter in params.items():
             parameter.copy_(whole[name])
-        raise ValueError(f"a file of at most {limit} bytes was asked for, but without any weight it takes {smallest}: ask for more")
+        raise ValueError(_too_small(limit, smallest))
     return low
 
 

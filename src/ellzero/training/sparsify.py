@@ -18,7 +18,7 @@ from ellzero.training.batches import Batches, ErrorFn, LossFn, classification_er
 from ellzero.training.checkpoint import Checkpoint
 from ellzero.training.distill import Distill
 from ellzero.training.driver import Driver
-from ellzero.training.file_size import Bytes, coded_bytes, expected_nonzeros, magnitudes_of, prune_to_fit_, reordered
+from ellzero.training.file_size import Bytes, coded_bytes, expected_nonzeros, magnitudes_of, prune_to_fit_, reordered, require_possible
 from ellzero.training.final_prune import CollapseError
 from ellzero.training.plan import Plan, prelude_stage, sparse_stages
 from ellzero.training.progress import Progress
@@ -159,6 +159,7 @@ def sparsify(
     if keep is not None and keep > selected:
         raise ValueError(f"target=NonZeros({keep}), but only {selected} scalars are regularised: ask for fewer")
     if isinstance(target, Bytes):
+        require_possible(network, target, params)
         keep = min(selected, expected_nonzeros(target, [tuple(each.shape) for each in select(network, params).values()]))
         on_grid = on_grid or OnGridPasses()
     plan = Plan(
