@@ -185,7 +185,8 @@ def figure() -> None:
     published = {"DRR": (92, 0.16), "R-L1": (68, 0.23), "CPA": (85, -0.04), "PMMP": (11, 0.19), "GSM": (60, 0.01), "SparseVD": (68, 0.28)}
     for label, (rate, increase) in published.items():
         axes.plot(rate, increase, "s", color="0.6", markersize=4)
-        axes.annotate(label, (rate, increase), xytext=(5, 3), textcoords="offset points", color="0.4", fontsize=8)
+        below = label == "R-L1"  # SparseVD is above it
+        axes.annotate(label, (rate, increase), xytext=(5, -9 if below else 3), textcoords="offset points", color="0.4", fontsize=8)
     for base, colour, label in (("dense", "#0072b2", "against plain dense"), ("dense-shifts", "#d55e00", "against dense with shifts")):
         points = sorted(
             (line["compression_rate"], paired(line, lines[base, seed])[0])
