@@ -321,15 +321,12 @@ class Model:
 
 
 def change_calls(data: bytes, start: int, sign: int) -> bytes:
-    block, i = bytearray(data), 0
-    while i + 5 <= len(block):
+    block = bytearray(data)
+    places = range(len(block) - 4)
+    for i in places if sign < 0 else reversed(places):
         if block[i] in (0xE8, 0xE9) and block[i + 4] in (0, 255):
-            v = int.from_bytes(block[i + 1 : i + 4], "little") + (block[i + 4] & 1) * 2**24
-            v = (v + sign * (start + i + 5)) % 2**25
-            block[i + 1 : i + 5] = (v % 2**24).to_bytes(3, "little") + bytes([255 if v >= 2**24 else 0])
-            i += 5
-        else:
-            i += 1
+            v = int.from_bytes(block[i + 1 : i + 4], "little") + sign * (start + i + 5)
+            block[i + 1 : i + 4] = (v % 2**24).to_bytes(3, "little")
     return bytes(block)
 
 

@@ -236,13 +236,16 @@ def _learnt(model: Model, block: NDArray[np.uint8], calls: int | None) -> Iterat
 def _decoded(model: Model, coded: NDArray[np.uint8], size: int, calls: int | None) -> Iterator[bytes]:
     """Decodes a block piece by piece; `calls` is where it lies if targets of calls become distances again."""
     block = np.zeros(size, np.uint8)
-    done = 0
+    held = block[:0]
     for start in range(0, size, PIECE):
         stop = min(start + PIECE, size)
         code_piece(model, block, coded, np.int64(start), np.int64(stop), True)
-        before, done = done, stop
-        if calls is not None:
-            # A call may lie across the end of the piece.
-            settled = before + int(change_x86_calls(block[before:stop], np.int64(calls + before), True))
-            done = size if stop == size else settled
-        yield block[before:done].tobytes()
+        if calls is None:
+            yield block[start:stop].tobytes()
+            continue
+        # In a copy, because the model goes on with the targets. The last four bytes may belong to a call that begins in the next piece's.
+        piece = np.concatenate((held, block[start:stop]))
+        change_x86_calls(piece, np.int64(calls + start - held.size), True)
+        final = piece.size if stop == size else piece.size - 4
+        yield piece[:final].tobytes()
+        held = piece[final:]

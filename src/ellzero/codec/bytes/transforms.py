@@ -67,29 +67,25 @@ def has_x86_calls(block: NDArray[np.uint8]) -> bool:
 
 
 @kernel
-def change_x86_calls(block: NDArray[np.uint8], start: Whole, back: bool) -> np.int64:
+def change_x86_calls(block: NDArray[np.uint8], start: Whole, back: bool) -> None:
     """Replaces, in place, distances of x86 calls and jumps by targets, which repeat; or back.
+
+    Only three bytes behind each call are changed, and neither of the two that it is known by: so what is done from the last place to the
+    first is undone from the first to the last, however calls overlap.
 
     Args:
         block: the bytes.
         start: where the block lies in the file.
         back: whether targets are replaced by distances.
-
-    Returns:
-        How many bytes are final, whatever follows them; a longer block is gone on with behind them.
     """
-    i = np.int64(0)
-    while i + 5 <= block.size:
+    last = np.int64(block.size) - 5
+    for step in range(last + 1):
+        i = np.int64(step) if back else last - np.int64(step)
         top = np.int64(block[i + 4])
         if np.int64(block[i]) & 0xFE == 0xE8 and (top == 0 or top == 255):
-            value = np.int64(block[i + 1]) | (np.int64(block[i + 2]) << 8) | (np.int64(block[i + 3]) << 16) | ((top & 1) << 24)
-            place = (start + i + 5) & 0x1FFFFFF
-            value = (value - place if back else value + place) & 0x1FFFFFF
+            value = np.int64(block[i + 1]) | (np.int64(block[i + 2]) << 8) | (np.int64(block[i + 3]) << 16)
+            place = np.int64(start) + i + 5
+            value = value - place if back else value + place
             block[i + 1] = np.uint8(value & 255)
             block[i + 2] = np.uint8((value >> 8) & 255)
             block[i + 3] = np.uint8((value >> 16) & 255)
-            block[i + 4] = np.uint8(255 * (value >> 24))
-            i += 5
-        else:
-            i += 1
-    return i

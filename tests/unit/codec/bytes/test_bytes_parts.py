@@ -1,5 +1,6 @@
 """The parts of the byte model against definitions."""
 
+import itertools
 import math
 import random
 
@@ -55,7 +56,9 @@ def test_first_probabilities_of_histories_lean_to_what_was_seen():
 
 @settings(deadline=None, max_examples=60)
 @given(
-    st.lists(st.one_of(st.sampled_from([b"\xe8", b"\xe9", b"\x00", b"\xff", b"\xe8\x10\x00\x00\x00"]), st.binary(max_size=3)), max_size=60),
+    st.lists(
+        st.one_of(st.sampled_from([b"\xe8", b"\xe9", b"\x00", b"\xff", b"\xe8\x10\x00\x00\x00"]), st.binary(max_size=3)), max_size=200
+    ),
     st.integers(0, 1 << 40),
 )
 def test_targets_of_calls_become_distances_again(parts: list[bytes], start: int):
@@ -64,6 +67,16 @@ def test_targets_of_calls_become_distances_again(parts: list[bytes], start: int)
     change_x86_calls(block, np.int64(start), False)
     change_x86_calls(block, np.int64(start), True)
     assert (block == data).all()
+
+
+def test_overlapping_calls_in_every_short_string_come_back():
+    """All strings of eight bytes of which three kinds matter, near the end of the numbers that three bytes hold."""
+    for digits in itertools.product((0xE8, 0x00, 0xFF), repeat=8):
+        data = np.array(digits, np.uint8)
+        block = data.copy()
+        change_x86_calls(block, np.int64(0xFFFFFC), False)
+        change_x86_calls(block, np.int64(0xFFFFFC), True)
+        assert (block == data).all(), digits
 
 
 def test_calls_of_one_target_become_equal():

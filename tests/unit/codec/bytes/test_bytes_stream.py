@@ -18,6 +18,7 @@ from ellzero.codec.bytes import stream
 from ellzero.codec.bytes.parameters import ByteModel
 from ellzero.codec.bytes.presets import PRESETS, WIDENED
 from ellzero.codec.bytes.stream import ByteEncoder, Part, compress_bytes, decode_blocks, decompress_bytes, model_for, read_parameters
+from ellzero.codec.bytes.transforms import has_x86_calls
 from ellzero.codec.container import ContainerReader, ContainerWriter, Kind, Original
 from ellzero.codec.errors import FormatError, LimitError
 
@@ -283,3 +284,21 @@ def test_compression_does_not_depend_on_how_it_is_written():
             encoder.write(memoryview(data)[start : start + step])
         encoder.finish()
     assert once.getvalue() == often.getvalue() == compress_bytes(data, level=FAST)
+
+
+def test_code_with_calls_across_pieces_comes_back() -> None:
+    """Calls that overlap each other and the ends of the pieces in which a block is decoded."""
+    draws = random.Random(3)
+    code = bytearray(draws.choices((0x55, 0x8B, 0xEC, 0x83, 0x24), k=3 * stream.PIECE + 7))
+    for _ in range(6000):
+        place = draws.randrange(len(code) - 5)
+        code[place : place + 5] = (
+            b"\xe8" + draws.choice([0x401000, 0xE8E8E9, 0xFF00E8]).to_bytes(3, "little") + draws.choice([b"\x00", b"\xff"])
+        )
+    for end in (stream.PIECE, 2 * stream.PIECE):
+        for back in range(1, 9):
+            code[end - back] = 0xE8
+            code[end - back + 4] = 0
+    data = bytes(code)
+    assert has_x86_calls(np.frombuffer(data, np.uint8))
+    assert decompress_bytes(compress_bytes(data, level=FAST)) == data
