@@ -73,7 +73,7 @@ def trivial(data: Path) -> Iterator[File]:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "archive.zip"
             with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-                archive.writestr(zipfile.ZipInfo("text"), next(enwik(data))[1]())
+                archive.writestr(zipfile.ZipInfo("text"), next(enwik(data))[1](), zipfile.ZIP_DEFLATED)
             return path.read_bytes()
 
     yield "trivial/empty", lambda: b""
