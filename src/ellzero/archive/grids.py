@@ -72,10 +72,8 @@ class LogGrid:
         below = math.ceil(math.log(middle / float(nonzero.min()), ratio) - 0.5)
         smallest = rounded_up(middle * ratio ** -min(max(below, 0), self.levels // 2))
         highest = min(self.levels, math.ceil(math.log(max(float(nonzero.max()) / smallest, 1.0), ratio)) + 1)
-        table = smallest * ratio ** np.arange(highest)
-        borders = (table[1:] + table[:-1]) / 2
-        levels = (np.searchsorted(borders, magnitudes) + 1) * np.sign(values)
-        return Levels(levels=levels.astype(np.int32), grid=Logarithmic(smallest=smallest, ratio=ratio))
+        table = smallest * ratio ** np.arange(highest, dtype=np.float64)
+        return Levels(levels=nearest_levels(values, table), grid=Logarithmic(smallest=smallest, ratio=ratio))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +110,12 @@ class UniformGrid:
         if not np.abs(levels).max() < 1 << 20:
             return None
         return Levels(levels=levels.astype(np.int32), grid=Uniform(steps=(step,)))
+
+
+def nearest_levels(values: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Finds, for each number that is not zero, the nearest of the magnitudes in a rising table, from 1, with its sign; 0 for zero."""
+    borders = (table[1:] + table[:-1]) / 2
+    return ((np.searchsorted(borders, np.abs(values)) + 1) * np.sign(values)).astype(np.int32)
 
 
 def rounded_up(value: float, bits: int = _MANTISSA_BITS) -> float:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ellzero.archive.grids import Levels, LogGrid, Quantiser
+from ellzero.archive.grids import Levels, LogGrid, Quantiser, nearest_levels
 from ellzero.codec.network.dtypes import DType
 from ellzero.codec.network.grids import Logarithmic, worth
 from ellzero.methods.protocol import Laws, no_gradient_, no_masks_
@@ -217,9 +217,6 @@ class KnownGrids:
             return None
         smallest, ratio = self.grids[name]
         grid = Logarithmic(smallest=smallest, ratio=ratio)
-        sizes = np.abs(values)
-        highest = 1 + math.ceil(math.log(max(float(sizes.max(initial=0)) / grid.smallest, 1.0), grid.ratio)) + 1
-        table = magnitudes(grid, highest)
-        near = np.searchsorted((table[1:] + table[:-1]) / 2, sizes)
-        levels = np.where(sizes > 0, near + 1, 0) * np.sign(values)
-        return Levels(levels=levels.astype(np.int32), grid=grid)
+        largest = float(np.abs(values).max(initial=0))
+        highest = 1 + math.ceil(math.log(max(largest / grid.smallest, 1.0), grid.ratio)) + 1
+        return Levels(levels=nearest_levels(values, magnitudes(grid, highest)), grid=grid)

@@ -6,19 +6,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ellzero.codec.logistic import LOGIT_LIMIT, rate_table, squash_table
+
 Whole = int | np.int64
 """What kernels compute with: Python's where nothing is compiled."""
-
-LOGIT_LIMIT = 3071
-"""Largest logit, in 1/256 nat: a probability of 6e-6, below one part in 2^16."""
 
 EXACT_LENGTH = 4
 """Histories up to this many bits are remembered exactly."""
 
 COUNT_CAPS = (40, 24, 12, 8, 6, 5)
 """The largest count of one bit value when the other has been seen 0, 1, ... 5 times."""
-
-_GUARD_BITS = 96
 
 
 class History(NamedTuple):
@@ -42,23 +39,6 @@ class HistoryTables(NamedTuple):
     following: npt.NDArray[np.uint8]
     initial: npt.NDArray[np.int64]
     total: npt.NDArray[np.int64]
-
-
-def squash_table() -> npt.NDArray[np.int32]:
-    """Returns 65536 / (1 + exp(-x / 256)) for x from -`LOGIT_LIMIT` to `LOGIT_LIMIT`, within 1 and 65535."""
-    one = 1 << _GUARD_BITS
-    # exp(1/256) by its series: 20 terms are exact to the guard bits.
-    step, term = one, one
-    for k in range(1, 20):
-        term //= 256 * k
-        step += term
-    values: list[int] = []
-    power = one
-    for _ in range(LOGIT_LIMIT + 1):
-        values.append((65536 * power + (one + power) // 2) // (one + power))
-        power = power * step >> _GUARD_BITS
-    upper = [min(value, 65535) for value in values]
-    return np.array([65536 - value for value in upper[:0:-1]] + upper, dtype=np.int32)
 
 
 def stretch_table() -> npt.NDArray[np.int32]:
@@ -105,11 +85,6 @@ def history_tables() -> HistoryTables:
     return HistoryTables(following, initial, total)
 
 
-def reciprocal_table() -> npt.NDArray[np.int32]:
-    """Returns 65536 / (n + 1.5), the step of a counter that has seen n bits."""
-    return np.array([131072 // (2 * n + 3) for n in range(1024)], dtype=np.int32)
-
-
 def byte_classes() -> npt.NDArray[np.uint8]:
     """Returns the class of each byte.
 
@@ -128,6 +103,6 @@ def byte_classes() -> npt.NDArray[np.uint8]:
 
 SQUASH = squash_table()
 STRETCH = stretch_table()
-RECIPROCALS = reciprocal_table()
+RECIPROCALS = rate_table()
 CLASSES = byte_classes()
 FOLLOWING = history_tables().following
