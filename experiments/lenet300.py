@@ -35,7 +35,7 @@ def configurations() -> dict[str, Callable[[], Any]]:
         options = {"epochs": Epochs(prelude=epochs, regularise=0, fine_tune=0), "prelude_lr": Cosine(start=1e-3, end=1e-5)}
         return replace(smallest(), method=Unregularised(), target=None, copies=None, options=options, **treatment)
 
-    def close(nonzeros: int, warm: float, alpha: tuple[float, float], last: float, start: int, count: int) -> Any:
+    def close(nonzeros: int, warm: float, alpha: tuple[float, float], start: int, count: int) -> Any:
         """A gentle penalty for networks that are to stay close to the dense one: the strong one of `smallest` underfits at this size."""
         base = smallest()
 
@@ -55,15 +55,15 @@ def configurations() -> dict[str, Callable[[], Any]]:
                 method=drr(geometric(*alpha)),
                 power=0.25,
             ),
-            "anneal": Anneal(epochs=30, lr=Cosine(start=1.5e-3, end=1e-5), method=drr(last), finish_epochs=0),
+            "anneal": Anneal(epochs=30, lr=Cosine(start=1.5e-3, end=1e-5), method=drr(alpha[0]), finish_epochs=0),
         }
         return replace(base, method=drr(alpha[0]), target=NonZeros(nonzeros), options=options)
 
     return {
         "bytes-1900": lambda: replace(smallest(), target=Bytes(1900)),
-        "close-4500": lambda: close(4500, 3.5e-5, (3e-5, 1.8e-5), 5e-6, 28_000, 28),
-        "close-5000": lambda: close(5000, 4e-5, (3.5e-5, 2e-5), 6e-6, 30_000, 24),
-        "close-8000": lambda: close(8000, 3e-5, (2e-5, 1e-5), 3e-6, 40_000, 20),
+        "close-4500": lambda: close(4500, 3.5e-5, (3e-5, 1.8e-5), 28_000, 28),
+        "close-5000": lambda: close(5000, 4e-5, (3.5e-5, 2e-5), 30_000, 24),
+        "close-8000": lambda: close(8000, 3e-5, (2e-5, 1e-5), 40_000, 20),
         "dense": lambda: dense(20, augment=None),
         "dense-shifts": lambda: dense(60),
         "fast": fast,

@@ -80,7 +80,7 @@ def smallest() -> Recipe:
                 method=DRR(alpha=geometric(1.5e-4, 1e-4), beta=5.0, proximal=True),
                 power=0.25,
             ),
-            "anneal": Anneal(epochs=40, lr=Cosine(start=2e-3, end=2e-5), method=DRR(alpha=3e-5, beta=5.0, proximal=True), finish_epochs=0),
+            "anneal": Anneal(epochs=40, lr=Cosine(start=2e-3, end=2e-5), method=DRR(alpha=7e-5, beta=5.0, proximal=True), finish_epochs=0),
             "distill": Distill(weight=0.5, temperature=2.0),
         },
     )

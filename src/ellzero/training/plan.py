@@ -69,11 +69,10 @@ def sparse_stages(plan: Plan) -> list[Stage]:
             max_epochs=until.max_regularise if until else 0,
         )
     )
-    cycles, method = plan.cycles, plan.method
+    cycles, method = plan.cycles, _method_at(plan.method, 1.0)
     if cycles is not None:
         if plan.keep is None:
             raise ValueError("cycles= needs a number to arrive at: pass target=lz.NonZeros(n) with it")
-        method = cycles.method or plan.method
         counts = cycles.counts(plan.keep)
         for number, keep in enumerate(counts, start=1):
             progress = (number - 1) / max(1, len(counts) - 1)
@@ -114,7 +113,11 @@ def sparse_stages(plan: Plan) -> list[Stage]:
         return stages + _grid_stages(plan)
     anneal = plan.anneal
     # The penalty stays on during the anneal, which is why its phase is not FINE_TUNE: methods are silent there.
-    stages.append(Stage(name="anneal", phase=regularise, epochs=anneal.epochs, lr=anneal.lr, method=plan.method, before=prune, frozen=True))
+    stages.append(
+        Stage(
+            name="anneal", phase=regularise, epochs=anneal.epochs, lr=anneal.lr, method=anneal.method or method, before=prune, frozen=True
+        )
+    )
     stages.append(Stage(name="finish", phase=fine_tune, epochs=anneal.finish_epochs, lr=anneal.finish_lr, frozen=True))
     return stages + _grid_stages(plan)
 

@@ -131,7 +131,7 @@ class Anneal:
     Attributes:
         epochs: passes with the penalty on.
         lr: learning rate of those passes.
-        method: what regularises meanwhile; None for the method before.
+        method: what regularises meanwhile; None for what did before, as its schedules left it.
         finish_epochs: passes without the penalty.
         finish_lr: learning rate of those.
     """

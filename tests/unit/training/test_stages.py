@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from ellzero.methods import DRR, RL1
+from ellzero.methods import DRR, RL1, geometric
 from ellzero.pruning import Within
 from ellzero.training.plan import Plan, prelude_stage, sparse_stages
 from ellzero.training.stages import Anneal, Cosine, Cycles, Epochs, FinalPrune, Truncate, Warm, rate_at
@@ -39,6 +39,22 @@ def test_full_plan_has_every_stretch_in_order():
     assert counts == [4000, 2000, 1000, 500]
     assert stages[-2].phase is Phase.REGULARISE  # the penalty stays on during the anneal
     assert stages[-1].phase is Phase.FINE_TUNE
+
+
+def method_of_anneal(**changes):
+    return next(stage.method for stage in sparse_stages(plan(keep=500, **changes)) if stage.name == "anneal")
+
+
+def test_anneal_regularises_by_its_own_method_where_it_has_one():
+    assert method_of_anneal(anneal=Anneal(method=RL1_HERE)) == RL1_HERE
+    assert method_of_anneal(anneal=Anneal(method=RL1_HERE), cycles=Cycles(method=RL1_HERE)) == RL1_HERE
+
+
+def test_anneal_without_a_method_keeps_the_one_before_as_its_schedule_left_it():
+    rising = DRR(alpha=geometric(1e-5, 1e-4), proximal=True)
+    assert method_of_anneal(anneal=Anneal()) == DRR_HERE
+    assert method_of_anneal(anneal=Anneal(), method=rising).alpha == pytest.approx(1e-4)
+    assert method_of_anneal(anneal=Anneal(), cycles=Cycles(method=rising)).alpha == pytest.approx(1e-4)
 
 
 def test_cycles_need_a_number_to_arrive_at():
