@@ -2,12 +2,17 @@
 
 from collections.abc import Collection, Mapping
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import increment_version
 
+from ellzero.methods import RL1, Method
+from ellzero.methods.schedule import value_at
 from ellzero.params import canonical_name
+from ellzero.training.mask_kernels import Floats, Rows, add_sign_and_keep_, fits, keep_, row_of
 from ellzero.training.survivors import Survivors
-from ellzero.types import Masks, Params
+from ellzero.types import At, Masks, Params
 
 
 def checked_masks(masks: Masks, params: Params, aliases: Mapping[str, str], *, allow_empty_layers: bool = False) -> dict[str, Tensor]:
@@ -72,7 +77,7 @@ def parameters_for(module: nn.Module, masks: Masks) -> dict[str, Tensor]:
 
 
 class Keep:
-    """Masks as factors 1 and 0 in each parameter's type and place: multiplying by them is the cheapest masking there is.
+    """Masks in the form that is cheapest in every step: bytes for the kernels, or factors 1 and 0 of each parameter's type and place.
 
     Attributes:
         survivors: where the kept weights of sparse masks lie.
@@ -81,22 +86,61 @@ class Keep:
     def __init__(self, masks: Masks) -> None:
         # A mask that keeps everything costs nothing.
         self._masks = {name: mask for name, mask in masks.items() if not bool(mask.all())}
+        self._bytes = {name: mask.flatten().numpy() for name, mask in self._masks.items() if mask.is_cpu}
+        self._rows = Rows()
         self._factors: dict[str, Tensor] = {}
         self.survivors = Survivors(self._masks)
 
-    def apply_to_gradients_(self, params: Params, *, but: Collection[str] = ()) -> None:
-        """Multiplies the dense gradients that exist by 0 where their weight is pruned, but those named."""
-        gradients = {name: params[name].grad for name in self._masks if name in params and name not in but}
-        self._multiply_({name: grad for name, grad in gradients.items() if grad is not None and grad.layout is torch.strided})
+    def add_gradient_(self, method: Method, params: Params, state: nn.Module, at: At, scale: float) -> Collection[str]:
+        """Does what `method.add_gradient_` does and sets gradients of pruned weights to 0, where both together are cheaper.
 
-    def apply_to_weights_(self, params: Params) -> None:
-        """Multiplies pruned weights by 0."""
-        self._multiply_({name: params[name] for name in self._masks if name in params})
+        Returns:
+            The names of the parameters that this was done for; where there are none, the penalty is yet to be added.
+
+        Raises:
+            TypeError: a gradient is sparse.
+        """
+        if isinstance(method, RL1) and not method.proximal:
+            return self._add_sign_(params, np.float32(value_at(method.alpha, at) * scale))
+        return self.survivors.add_gradient_(method, params, state, at, scale)
 
     @torch.no_grad()
-    def _multiply_(self, tensors: Params) -> None:
-        if tensors:
-            torch._foreach_mul_(list(tensors.values()), [self._factor(name, tensor) for name, tensor in tensors.items()])
+    def _add_sign_(self, params: Params, alpha: np.float32) -> Collection[str]:
+        pairs: list[tuple[str, Tensor, Floats]] = []
+        for name, weight in params.items():
+            row, gradient = self._rows.of(name, weight), weight.grad
+            if row is None or gradient is None or not fits(gradient):
+                return ()
+            pairs.append((name, gradient, row))
+        for name, gradient, row in pairs:
+            if name not in self._bytes:
+                self._bytes[name] = np.ones(row.size, np.bool_)
+            increment_version(gradient)
+            add_sign_and_keep_(row_of(gradient), row, self._bytes[name], alpha)
+        return params.keys()
+
+    def apply_to_gradients_(self, params: Params, *, but: Collection[str] = ()) -> None:
+        """Sets the dense gradients that exist to 0 where their weight is pruned, but those named."""
+        names = [name for name in self._masks if name in params and name not in but]
+        tensors = {name: grad for name in names if (grad := params[name].grad) is not None and grad.layout is torch.strided}
+        self._apply_(tensors, {name: row_of(grad) if fits(grad) else None for name, grad in tensors.items()})
+
+    def apply_to_weights_(self, params: Params) -> None:
+        """Sets pruned weights to 0."""
+        tensors = {name: params[name] for name in self._masks if name in params}
+        self._apply_(tensors, {name: self._rows.of(name, weight) for name, weight in tensors.items()})
+
+    @torch.no_grad()
+    def _apply_(self, tensors: Params, rows: Mapping[str, Floats | None]) -> None:
+        others: list[str] = []
+        for name, row in rows.items():
+            if row is None or name not in self._bytes:
+                others.append(name)
+            else:
+                increment_version(tensors[name])
+                keep_(row, self._bytes[name])
+        if others:
+            torch._foreach_mul_([tensors[name] for name in others], [self._factor(name, tensors[name]) for name in others])
 
     def _factor(self, name: str, tensor: Tensor) -> Tensor:
         factor = self._factors.get(name)

@@ -1,6 +1,6 @@
 """The handle that `attach` returns: what happens around every optimizer step, and the masks in force."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -232,13 +232,13 @@ class Sparsifier:
             return
         each = self._attached[optimizer]
         params, at, scale = _requiring_grad(each.params), self._at(each.step), _gradient_scale(optimizer)
-        done: list[str] = []
+        done: Collection[str] = ()
         if params and self.phase is Phase.REGULARISE:
             if each.watch.due():
                 self.last = measure(self.method, params, self.state, at, scale)
                 each.watch.saw(self.last)
             if self._keep is not None:
-                done = self._keep.survivors.add_gradient_(self.method, params, self.state, at, scale)
+                done = self._keep.add_gradient_(self.method, params, self.state, at, scale)
             if not done:
                 self.method.add_gradient_(params, self.state, at, scale)
         if self._keep is not None:

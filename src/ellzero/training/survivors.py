@@ -46,8 +46,6 @@ class Survivors:
     def add_gradient_(self, method: Method, params: Params, state: nn.Module, at: At, scale: float) -> list[str]:
         """Does what `method.add_gradient_` does and sets gradients of pruned weights to 0, for DRR; nothing for another method.
 
-        R-L1 adds a sign, which costs less than to gather what it is added to.
-
         Returns:
             The names of the parameters whose gradients are masked; where there are none, the penalty is yet to be added.
 

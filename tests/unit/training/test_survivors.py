@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ellzero.methods import DRR, RL1, Gaussian, PerModule, Rational, ramp
 from ellzero.params import everything, weights
-from ellzero.training import survivors
+from ellzero.training import mask_kernels, survivors
 from ellzero.training.attach import attach
 from ellzero.training.flat import REFRESH, FlatProximal
 from ellzero.training.survivors import LANES, Survivors
@@ -76,6 +76,7 @@ def check_same_bits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(size % LANES == 0 for size in sizes)
     sizes.clear()
     monkeypatch.setattr(survivors, "SHARE", 0.0)
+    monkeypatch.setattr(mask_kernels, "LIMIT", -1)
     whole = everything_of(*run())
     assert not sizes
     assert len(gathered) == len(whole)

@@ -1,0 +1,132 @@
+"""Masks by compiled kernels: the same bits as by torch's own operations, and only where a kernel can take the tensors."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from attach_support import OPTIMIZERS
+from hypothesis import given, strategies as st
+from hypothesis.extra import numpy as hnp
+from test_survivors import backward, everything_of, few, matrices, network
+from torch import Tensor, nn
+
+from ellzero.methods import RL1, ramp
+from ellzero.params import everything
+from ellzero.training import mask_kernels, masking
+from ellzero.training.attach import attach
+from ellzero.training.mask_kernels import Rows, add_sign_and_keep_, fits, keep_
+from ellzero.training.masking import Keep
+from ellzero.types import At, Phase
+
+FLOATS = st.floats(width=32, allow_infinity=True, allow_nan=True)
+
+
+@given(hnp.arrays(np.float32, 37, elements=FLOATS), hnp.arrays(np.bool_, 37))
+def test_what_is_not_kept_becomes_0_and_the_rest_stays(values: Any, kept: Any) -> None:
+    expected = np.where(kept, values, np.float32(0))
+    keep_(values, kept)
+    np.testing.assert_array_equal(values, expected)
+
+
+@given(
+    hnp.arrays(np.float32, 37, elements=st.floats(-1e3, 1e3, width=32)),
+    hnp.arrays(np.float32, 37, elements=st.sampled_from([0.0, -0.0, 1.5, -2.5, 1e-38, -1e-45])),
+    hnp.arrays(np.bool_, 37),
+)
+def test_the_sign_is_added_where_a_weight_is_kept(gradients: Any, weights: Any, kept: Any) -> None:
+    alpha = np.float32(0.3)
+    tensor = torch.from_numpy(gradients.copy()).add_(torch.from_numpy(weights).sign(), alpha=float(alpha))
+    expected = np.where(kept, tensor.numpy(), np.float32(0))
+    add_sign_and_keep_(gradients, weights, kept, alpha)
+    np.testing.assert_array_equal(gradients, expected)
+
+
+@pytest.mark.parametrize("method", [RL1(alpha=1e-2), RL1(alpha=ramp(1e-3, 1e-2))], ids=repr)
+@pytest.mark.parametrize("optimizer_name", OPTIMIZERS)
+@pytest.mark.parametrize("share", [0.12, 0.7])
+def test_a_masked_run_has_the_same_bits(optimizer_name: str, method: RL1, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Momentum from before the freeze, an unmasked bias, an end without the penalty."""
+    calls: list[int] = []
+
+    def counted(gradients: Any, weights: Any, kept: Any, alpha: Any) -> None:
+        calls.append(gradients.size)
+        add_sign_and_keep_(gradients, weights, kept, alpha)
+
+    monkeypatch.setattr(masking, "add_sign_and_keep_", counted)
+
+    def run() -> list[Tensor]:
+        model = network()
+        optimizer = OPTIMIZERS[optimizer_name](list(model.parameters()))
+        sparsifier = attach(optimizer, model, method, params=everything, total_steps=12)
+        for step in range(12):
+            if step == 3:
+                sparsifier.freeze(few(matrices(model), seed=1, share=share), penalty=True)
+            if step == 9:
+                sparsifier.set_phase(Phase.FINE_TUNE)
+            optimizer.zero_grad()
+            backward(model, step)
+            optimizer.step()
+            if step >= 3:
+                sparsifier.assert_sparse()
+        return everything_of(model, optimizer)
+
+    by_kernel = run()
+    assert len(calls) == 6 * 4
+    monkeypatch.setattr(mask_kernels, "LIMIT", -1)
+    by_torch = run()
+    assert len(calls) == 6 * 4
+    assert all(torch.equal(one, other) for one, other in zip(by_kernel, by_torch, strict=True))
+
+
+def test_which_tensors_the_kernels_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fits(torch.zeros(3, 4))
+    assert fits(nn.Parameter(torch.zeros(3, 4)))
+    assert not fits(torch.zeros(3, 4, dtype=torch.float64))
+    assert not fits(torch.zeros(3, 4).t())
+    assert not fits(torch.zeros(3, 4).to_sparse())
+    assert not fits(torch.zeros(3, 4, device="meta"))
+    assert not fits(torch.zeros(1).expand(mask_kernels.LIMIT + 1).contiguous())
+    monkeypatch.setattr(mask_kernels.config, "DISABLE_JIT", True)
+    assert not fits(torch.zeros(3, 4))
+
+
+def test_a_weight_that_has_moved_in_memory_is_found_again() -> None:
+    rows, weight = Rows(), nn.Parameter(torch.ones(2, 3))
+    first = rows.of("w", weight)
+    assert first is not None
+    assert rows.of("w", weight) is first
+    weight.data = torch.full((2, 3), 2.0)
+    second = rows.of("w", weight)
+    assert second is not None
+    np.testing.assert_array_equal(second, np.full(6, 2.0, np.float32))
+    weight.data = torch.full((2, 3), 3.0, dtype=torch.float64)
+    assert rows.of("w", weight) is None
+
+
+def test_autograd_hears_of_the_change() -> None:
+    weight = nn.Parameter(torch.ones(4))
+    keep = Keep({"w": torch.tensor([True, False, True, False])})
+    before = weight._version
+    keep.apply_to_weights_({"w": weight})
+    assert weight._version > before
+    assert weight.tolist() == [1.0, 0.0, 1.0, 0.0]
+
+
+def test_pruned_weights_and_gradients_that_are_nan_become_0() -> None:
+    weight = nn.Parameter(torch.tensor([torch.nan, 1.0]))
+    weight.grad = torch.tensor([torch.nan, 1.0])
+    keep, method = Keep({"w": torch.tensor([False, True])}), RL1(alpha=0.5)
+    assert set(keep.add_gradient_(method, {"w": weight}, method.init({"w": weight}), At(), 2.0)) == {"w"}
+    keep.apply_to_weights_({"w": weight})
+    assert weight.grad.tolist() == [0.0, 2.0]
+    assert weight.tolist() == [0.0, 1.0]
+
+
+def test_one_gradient_that_a_kernel_cannot_take_leaves_all_to_the_method() -> None:
+    weight, other = nn.Parameter(torch.ones(4)), nn.Parameter(torch.ones(4))
+    weight.grad = torch.zeros(4)
+    params: dict[str, Tensor] = {"w": weight, "x": other}
+    method = RL1(alpha=0.5)
+    assert not Keep({"w": torch.tensor([True, False, True, True])}).add_gradient_(method, params, method.init(params), At(), 1.0)
+    assert weight.grad.tolist() == [0.0] * 4
