@@ -1,6 +1,6 @@
-"""LeNet-5-Caffe on MNIST: the curve of non-zeros over test error (table 1b of the paper), and its dense baselines.
+"""LeNet-5-Caffe on MNIST: non-zeros and bytes of a file over test error (table 1b of the paper), and its dense baselines.
 
-    python -m experiments.lenet5 run --configurations dense smallest-900 smallest-1200 smallest-1600 smallest-2400 --seeds 0 1 2
+    python -m experiments.lenet5 run --configurations dense bytes-1500 bytes-1200 bytes-1000 bytes-2300 --seeds 0 1 2
     python -m experiments.lenet5 table
     python -m experiments.lenet5 figure
 
@@ -24,22 +24,26 @@ from experiments.lenet300 import median_and_range, paired
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results" / "lenet5.jsonl"
 LEVELS = (0.8, 0.9, 1.0, 1.2)
-SIZES = (900, 1200, 1600, 2400)
+SIZES = (1000, 1200, 1500, 2300)
+"""Bytes of a file, everything counted, that the runs are to fit into."""
 
 
-def smallest(nonzeros: int) -> Any:
-    """Builds the recipe: start wide, let channels die under proximal penalties, compact, then cut and regrow under distillation."""
+def smallest(target: Any) -> Any:
+    """Builds the recipe: start wide, let channels die under proximal penalties, compact, then cut and regrow under distillation.
+
+    With `target=lz.Bytes(n)` the last four passes train the weights on the grid of the file.
+    """
     from ellzero.cli.recipes import Recipe
     from ellzero.data import Shifts
     from ellzero.methods import DRR, RL1, geometric
-    from ellzero.training import Anneal, Cosine, Cycles, Distill, Epochs, NonZeros, Warm
+    from ellzero.training import Anneal, Cosine, Cycles, Distill, Epochs, Warm
 
     return Recipe(
         batch_size=100,
         augment=Shifts(pixels=1),
         copies=4,
         method=DRR(alpha=1e-4, beta=5.0, proximal=True),
-        target=NonZeros(nonzeros),
+        target=target,
         options={
             "epochs": Epochs(prelude=6, regularise=2, fine_tune=0),
             "prelude_lr": Cosine(start=1e-3, end=1e-5),
@@ -63,16 +67,16 @@ def smallest(nonzeros: int) -> Any:
 def configurations() -> dict[str, Callable[[], Any]]:
     """Lists every configuration by name; imports torch."""
     from ellzero.methods import Unregularised
-    from ellzero.training import Cosine, Epochs
+    from ellzero.training import Bytes, Cosine, Epochs
 
     def dense(epochs: int, **treatment: Any) -> Any:
         options = {"epochs": Epochs(prelude=epochs, regularise=0, fine_tune=0), "prelude_lr": Cosine(start=1e-3, end=1e-5)}
-        return replace(smallest(1200), method=Unregularised(), target=None, copies=None, options=options, **treatment)
+        return replace(smallest(None), method=Unregularised(), copies=None, options=options, **treatment)
 
     return {
         "dense": lambda: dense(10, augment=None),
         "dense-shifts": lambda: dense(20),
-        **{f"smallest-{n}": lambda n=n: smallest(n) for n in SIZES},
+        **{f"bytes-{n}": lambda n=n: smallest(Bytes(n)) for n in SIZES},
     }
 
 
@@ -118,60 +122,82 @@ def run(names: list[str], seeds: list[int], jobs: int) -> None:
 
 
 def table() -> None:
-    """Prints two Markdown tables: medians with ranges over seeds, and the non-zeros that reach each error."""
+    """Prints two Markdown tables: medians with ranges over seeds, and the non-zeros and bytes that reach each error."""
     lines = recorded()
     names = [name for name in configurations() if any(name == other for other, _ in lines)]
-    columns = ["configuration", "seeds", "non-zeros", "compression rate", "test error, %", "over plain dense", "s"]
+    columns = ["configuration", "seeds", "non-zeros", "compression rate", "bytes of the file", "test error, %", "over plain dense", "s"]
     print(f"| {' | '.join(columns)} |")
     print("|" + " --- |" * len(columns))
     for name in names:
         own = {seed: line for (other, seed), line in lines.items() if other == name}
+        dense = name.startswith("dense")
         cells = [name, str(len(own))]
         cells.append(median_and_range([line["nonzeros"] for line in own.values()], 0))
         cells.append(median_and_range([line["compression_rate"] for line in own.values()], 1))
-        cells.append(median_and_range([line["test_error_percent"] for line in own.values()], 2))
+        cells.append("" if dense else median_and_range([line["details"]["quantised_bytes"] for line in own.values()], 0))
+        cells.append(median_and_range([error_of(line) for line in own.values()], 2))
         pairs = [paired(line, lines["dense", seed]) for seed, line in own.items() if ("dense", seed) in lines and name != "dense"]
         error = (sum(error**2 for _, error in pairs) ** 0.5) / len(pairs) if pairs else 0.0
         cells.append(f"{statistics.mean(increase for increase, _ in pairs):+.2f} ± {error:.2f}" if pairs else "")
         cells.append(median_and_range([line["seconds"] for line in own.values()], 0))
         print("| " + " | ".join(cells) + " |")
-    print("\n| error at most, % | fewest non-zeros (median error over seeds) | compression rate |\n| --- | --- | --- |")
+    print("\n| error at most, % | fewest non-zeros (median error over seeds) | compression rate | bytes | seeds |\n|" + " --- |" * 5)
     for level in LEVELS:
         reached = smallest_at(level, lines)
-        print(f"| {level} | not reached | |" if reached is None else f"| {level} | {reached:,} | {431_080 / reached:.0f} |")
+        if reached is None:
+            print(f"| {level} | not reached | | | |")
+        else:
+            print(f"| {level} | {reached[1]:,} | {431_080 / reached[1]:.0f} | {reached[0]:,} | {reached[2]} |")
 
 
-def smallest_at(level: float, lines: dict[tuple[str, int], dict[str, Any]]) -> int | None:
-    """Finds the smallest size measured whose median test error is at most `level` per cent; nothing is interpolated."""
-    found: list[int] = []
-    for name in {name for name, _ in lines if name.startswith("smallest")}:
+def error_of(line: dict[str, Any]) -> float:
+    """Returns the test error of a run in per cent: of the network that the file gives back, where there is one."""
+    found = line["details"].get("quantised_test_error_percent")
+    return float(line["test_error_percent"] if found is None else found)
+
+
+def smallest_at(level: float, lines: dict[tuple[str, int], dict[str, Any]]) -> tuple[int, int, int] | None:
+    """Finds the smallest size measured whose median test error is at most `level` per cent; nothing is interpolated.
+
+    Returns:
+        The bytes and the non-zeros, of both the most over seeds, and the number of seeds; None where no size reaches it.
+    """
+    found: list[tuple[int, int, int]] = []
+    for name in {name for name, _ in lines if name.startswith("bytes")}:
         own = [line for (other, _), line in lines.items() if other == name]
-        if statistics.median(line["test_error_percent"] for line in own) <= level:
-            found.append(max(line["nonzeros"] for line in own))
+        if statistics.median(error_of(line) for line in own) <= level:
+            found.append((max(line["details"]["quantised_bytes"] for line in own), max(line["nonzeros"] for line in own), len(own)))
     return min(found, default=None)
 
 
 def figure() -> None:
-    """Draws test error over non-zeros, every run a point."""
+    """Draws test error over non-zeros and over bytes, every run a point."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    drawing = Figure(figsize=(7.2, 4.4), layout="constrained")
+    drawing = Figure(figsize=(9.0, 3.8), layout="constrained")
     FigureCanvasAgg(drawing)
-    axes = drawing.add_subplot()
+    panels = drawing.subplots(1, 2, sharey=True)
     runs = [line for (name, _), line in recorded().items() if not name.startswith("dense")]
-    axes.plot(
-        [r["nonzeros"] for r in runs], [r["test_error_percent"] for r in runs], "o", color="#0072b2", alpha=0.75, label="ellzero, one run"
+    errors = [error_of(line) for line in runs]
+    sizes = ([line["nonzeros"] for line in runs], [line["details"]["quantised_bytes"] for line in runs])
+    # MIRACLE (Havasi et al. 2019) and Bayesian Compression (Louizos et al. 2017) as they report themselves.
+    others = (
+        [(431_080 / 342, 0.96, "the paper, DRR")],
+        [(1520, 0.96, "MIRACLE"), (3030, 0.69, ""), (2300, 1.0, "Bayesian Compression")],
     )
-    axes.plot(431_080 / 342, 0.96, "s", color="0.6", label="the paper, DRR")
-    for level in LEVELS:
-        axes.axhline(level, color="0.8", linewidth=0.6)
-    axes.set_xscale("log")
-    axes.set_xlabel("non-zeros of 431,080")
-    axes.set_ylabel("test error, %")
-    axes.set_title("LeNet-5-Caffe on MNIST", fontsize=10)
-    axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
+    for axes, own, theirs, label in zip(panels, sizes, others, ("non-zeros of 431,080", "bytes of the file"), strict=True):
+        axes.plot(own, errors, "o", color="#0072b2", alpha=0.75, label="ellzero, one run")
+        for marker, (size, error, name) in zip("s^v", theirs, strict=False):
+            axes.plot(size, error, marker if name else "^", color="0.5", label=name or None)
+        for level in LEVELS:
+            axes.axhline(level, color="0.85", linewidth=0.6, zorder=0)
+        axes.set_xscale("log")
+        axes.set_xlabel(label)
+        axes.legend(frameon=False, fontsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("test error, %")
+    drawing.suptitle("LeNet-5-Caffe on MNIST", fontsize=10)
     for ending in ("png", "svg"):
         drawing.savefig(FOLDER / f"lenet5.{ending}", dpi=150)
 
