@@ -1,6 +1,6 @@
 """LeNet-5-Caffe on MNIST: non-zeros and bytes of a file over test error (table 1b of the paper), and its dense baselines.
 
-    python -m experiments.lenet5 run --configurations dense bytes-1500 bytes-1200 bytes-1000 bytes-2300 --seeds 0 1 2
+    python -m experiments.lenet5 run --configurations dense bytes-1500 bytes-1200 bytes-1000 bytes-800 --seeds 0 1 2
     python -m experiments.lenet5 table
     python -m experiments.lenet5 figure
 
@@ -24,7 +24,7 @@ from experiments.lenet300 import median_and_range, paired
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results" / "lenet5.jsonl"
 LEVELS = (0.8, 0.9, 1.0, 1.2)
-SIZES = (1000, 1200, 1500, 2300)
+SIZES = (800, 1000, 1200, 1500)
 """Bytes of a file, everything counted, that the runs are to fit into."""
 
 
