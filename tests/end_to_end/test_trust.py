@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ellzero.archive.compress import compress
+from ellzero.cli.listing import Data, look
 from ellzero.codec.bytes import stream
 
 HERE = Path(__file__).parent
@@ -112,3 +113,18 @@ def test_mutated_archives_are_clean_errors_in_bounded_time_and_memory(count: int
     assert found["slowest"] < 2
     # Beside the model: the block, decoded and in pieces, and the container's.
     assert found["growth"] <= found["need"] + 8 * found["block"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system does not say how much memory a process has used")
+@pytest.mark.parametrize(("level", "size"), [(1, 1_200_000), (5, 60_000), (9, 20_000)])
+def test_decoding_holds_no_more_memory_than_list_states(tmp_path: Path, level: int, size: int):
+    data = b"".join(b"line %d of a text, of %d\n" % (i * i, i % 7) for i in range(size // 20))[:size]
+    paths = [tmp_path / "small.l0", tmp_path / "large.l0"]
+    for path, content in zip(paths, (data[:300], data), strict=True):
+        path.write_bytes(compress(content, level=level))
+    taken = script("decoding_memory.py", *paths)
+    entry = look(paths[1])
+    assert isinstance(entry, Data)
+    assert taken <= entry.memory_bytes
+    # It is no wild guess either, at the level whose model every file fills.
+    assert level != 1 or taken > entry.memory_bytes / 2

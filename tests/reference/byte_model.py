@@ -18,8 +18,10 @@ LEVELS = {
     4: ([1, 2, 3, 4, 5, 6, 9, 10, 13, 18, 21, 31], [0, 1, 2], [6, 16], [0, 1, 2, 5], 3, 8000, 23, 24, 22),
     5: (MIDDLE, [0, 1, 2], [6, 20], [0, 1, 2, 3, 5], 3, 8000, 24, 24, 22),
     6: (MIDDLE, [0, 1, 2, 3], [5, 8, 20], SETS, 3, 8000, 24, 24, 22),
-    **{k: (FULL, [0, 1, 2, 3, 9], [5, 8, 20], [*SETS, 9], 3, 8000, 18 + k, 17 + k, 22) for k in (7, 8, 9)},
+    7: (FULL, [0, 1, 2, 3, 9], [5, 8, 20], [*SETS, 9], 3, 8000, 25, 24, 22),
+    **{k: ([*FULL, *range(41, 46)], [*range(7), 9, 10, 12, 18, 28], [5, 8, 20], [*SETS, 9], 3, 8000, 18 + k, 17 + k, 22) for k in (8, 9)},
 }
+DIRECT_BITS, RATE = {8: 20, 9: 21}, {8: 2, 9: 2}
 M32 = 2**32 - 1
 
 
@@ -105,11 +107,14 @@ class Model:
     def __init__(self, parts: int, table_bits: int, history_bits: int) -> None:
         wide, level = divmod(parts, 16)
         check(level in LEVELS and wide < 2, "level")
-        self.contexts, self.directs, least, self.sets, self.maps, first, *_ = LEVELS[7 if wide else level]
+        own = 7 if wide else level
+        self.contexts, self.directs, least, self.sets, self.maps, first, *_ = LEVELS[own]
         most, most_history, heads = LEVELS[level][6:]
         check(10 <= table_bits <= most and 10 <= history_bits <= most_history, "model")
         self.table_mask, self.history_mask = 2**table_bits - 1, 2**history_bits - 1
-        self.head_mask, self.direct_mask = 2 ** min(heads, history_bits) - 1, 2 ** min(16, history_bits) - 1
+        self.head_mask = 2 ** min(heads, history_bits) - 1
+        self.direct_mask = 2 ** min(DIRECT_BITS.get(own, 16), max(table_bits - 6, 16), history_bits) - 1
+        self.rate = RATE.get(own, 6)
         self.history, self.matches = bytearray(2**history_bits), [Match(n) for n in least]
         self.table: dict[int, list[int]] = {}
         self.counters: dict[tuple[int, int], list[int]] = {}
@@ -122,7 +127,7 @@ class Model:
         self.count, self.plain = count, plain
         self.position = self.c4 = self.c8 = self.shape = self.word = self.word1 = self.word2 = self.word3 = self.word_length = 0
         self.gap = self.number = self.line = self.line1 = self.first = self.tag_state = self.tag_name = self.tag_depth = 0
-        self.tags, self.stride, self.above = [0] * 64, 0, 0
+        self.tags, self.stride, self.above, self.f4, self.f8 = [0] * 64, 0, 0, 0, 0
 
     def back(self, position: int) -> int:
         return self.history[position & self.history_mask]
@@ -136,6 +141,9 @@ class Model:
         self.c4 = (self.c4 << 8 | byte) & M32
         kind = CLASS[byte]
         self.shape = (8 * self.shape + kind) & 0x3FFFFFFF
+        folded = byte + 32 if kind == 1 else 32 if kind in (3, 4) else byte
+        if folded != 32 or self.f4 & 255 != 32:
+            self.f8, self.f4 = (self.f8 << 8 | self.f4 >> 24) & M32, (self.f4 << 8 | folded) & M32
         if kind <= 1 or byte >= 128:
             self.word, self.word_length = c(self.word, byte + 32 * (kind == 1)), self.word_length + 1
         elif self.word:
@@ -203,6 +211,7 @@ class Model:
         last, above2 = (self.back(position - back - 1), self.back(position - 2 * back)) if back else (0, 0)
         slope, trend = (above + c1 - last) & 255, (2 * above - above2) & 255
         i1, i2 = self.indirect.get(c1, 0), self.indirect.get(256 + (c4 & 0xFFFF), 0)
+        f4, f8 = self.f4, self.f8
         tag, match = self.tags[max(self.tag_depth - 1, 0)], self.matches[0]
         expected = c(self.back(match.pointer), min(match.length, 31) + 1) if match.pointer else 0
         return [
@@ -214,6 +223,7 @@ class Model:
             c(c4 & 0xF0F0F0F0, c8 & 0xF0F0), c(c(above, after), c(c1, above2)), c(c(column, c1), 7),
             c(c(above, above2), column if self.stride else c1), c(c(slope, trend), 0), c(c(tag, word), c1), c(c(above, c4 & 0xFFFF), 1),
             c(c(above, after), last), c(c(slope, column), 3), c(c(tag, c4 & 0xFFFFFF), 2), c(c(self.number, column), self.word1),
+            f4 & 0xFFFFFF, f4, c(f4, f8 & 0xFF), c(f4, f8 & 0xFFFF), c(f4, f8 & 0xFFFFFF),
         ]  # fmt: skip
 
     def look_up(self, values: list[int], partial: int) -> None:
@@ -284,7 +294,7 @@ class Model:
         for row, logit in zip(self.rows, self.logits, strict=True):
             age = self.ages.get(row, 0)
             self.ages[row] = min(age + 1, 2**30)
-            error = (65536 * y - squash(logit)) * min(6 + 40000 // (age + 500), 127) >> 4
+            error = (65536 * y - squash(logit)) * min(self.rate + 40000 // (age + 500), 127) >> 4
             self.weights[row] = [
                 clamp(w + (x * error + 2048 >> 12), -(2**24), 2**24) for w, x in zip(self.weights[row], self.inputs, strict=True)
             ]

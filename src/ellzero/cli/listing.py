@@ -126,7 +126,7 @@ def look(path: Path) -> Data | Network:
 
 
 def _look_at_data(path: Path, file: BinaryIO) -> Data:
-    from ellzero.codec.bytes.parameters import BLOCK, parameters_of
+    from ellzero.codec.bytes.parameters import BLOCK, BUFFERS, parameters_of
     from ellzero.codec.bytes.stream import Part
     from ellzero.codec.container import VERSION, ContainerReader
 
@@ -150,7 +150,7 @@ def _look_at_data(path: Path, file: BinaryIO) -> Data:
         blocks=len(blocks),
         stored_blocks=sum(kind != Part.CODED for kind in blocks),
         level=None if model is None else model.level,
-        memory_bytes=4 * BLOCK if model is None else model.num_bytes,
+        memory_bytes=BUFFERS if model is None else model.num_bytes,
         seconds=0.0 if model is None else size * learnt * model.microseconds_per_byte / 1e6,
         sha256=reader.original.sha256.hex(),
     )

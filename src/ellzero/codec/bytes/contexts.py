@@ -10,6 +10,8 @@ from ellzero.codec.bytes.state import (
     COLUMN,
     CONTEXTS,
     FIRST,
+    FOLDED,
+    FOLDED_OLDER,
     GAP,
     HASHES,
     HISTORY_MASK,
@@ -38,10 +40,10 @@ from ellzero.codec.bytes.state import (
     Model,
 )  # fmt: skip
 from ellzero.codec.bytes.tables import CLASSES, Whole
-from ellzero.codec.jit import inlined
+from ellzero.codec.jit import inlined, kernel
 
 
-@inlined
+@kernel
 def note_byte(m: Model, byte: Whole) -> None:
     """Brings the registers up to date with a byte that is complete."""
     r = m.registers
@@ -54,6 +56,10 @@ def note_byte(m: Model, byte: Whole) -> None:
     r[PREVIOUS] = ((before << 8) | byte) & 0xFFFFFFFF
     kind = np.int64(CLASSES[byte])
     r[SHAPE] = ((r[SHAPE] << 3) | kind) & 0x3FFFFFFF
+    folded = byte + 32 if kind == 1 else np.int64(32) if kind == 3 or kind == 4 else byte
+    if folded != 32 or r[FOLDED] & 255 != 32:
+        r[FOLDED_OLDER] = ((r[FOLDED_OLDER] << 8) | (r[FOLDED] >> 24)) & 0xFFFFFFFF
+        r[FOLDED] = ((r[FOLDED] << 8) | folded) & 0xFFFFFFFF
     if kind <= 1 or byte >= 128:
         r[WORD] = combine(r[WORD], byte + 32 if kind == 1 else byte)
         r[WORD_LENGTH] += 1
@@ -166,9 +172,16 @@ def set_wide_contexts(m: Model) -> None:
     r[VALUES + 38] = combine(combine(slope, column), 3)
     r[VALUES + 39] = combine(combine(tag, c4 & 0xFFFFFF), 2)
     r[VALUES + 40] = combine(combine(r[NUMBER], column), r[WORD1])
+    folded = r[FOLDED]
+    older = r[FOLDED_OLDER]
+    r[VALUES + 41] = folded & 0xFFFFFF
+    r[VALUES + 42] = folded
+    r[VALUES + 43] = combine(folded, older & 0xFF)
+    r[VALUES + 44] = combine(folded, older & 0xFFFF)
+    r[VALUES + 45] = combine(folded, older & 0xFFFFFF)
 
 
-@inlined
+@kernel
 def set_contexts(m: Model) -> None:
     """Computes the hash of every context of the plan at a byte boundary."""
     r = m.registers

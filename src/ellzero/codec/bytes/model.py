@@ -21,6 +21,7 @@ from ellzero.codec.bytes.state import (
     FINAL_RATE,
     FINAL_SELECTED,
     FINALS,
+    HALF,
     HASHES,
     INPUTS,
     KNOWN,
@@ -104,7 +105,7 @@ def collect(m: Model) -> np.int64:
     place_matches(m, contexts + directs)
     slots = contexts + directs + r[MATCHES]
     for i in range(slots):
-        p = np.int64(m.counters[r[SLOTS + i]]) >> 16
+        p = (np.int64(m.counters[r[SLOTS + i]]) ^ HALF) >> 16
         x[2 * i] = np.int32(np.int64(STRETCH[p >> 4]) * r[KNOWN + i])
         x[2 * i + 1] = np.int32(((p - 32768) >> 7) * r[KNOWN + i])
     x[2 * slots] = np.int32(256)
@@ -214,12 +215,12 @@ def learn(m: Model, bit: Whole) -> None:
         m.table[slot] = FOLLOWING[2 * np.int64(m.table[slot]) + bit]
     for i in range(r[CONTEXTS] + r[DIRECTS] + r[MATCHES]):
         slot = r[SLOTS + i]
-        value = np.int64(m.counters[slot])
+        value = np.int64(m.counters[slot]) ^ HALF
         seen = value & 1023
         p = value >> 10
         p += (((bit << 22) - p) * np.int64(RECIPROCALS[seen])) >> 16
         p = min(max(p, np.int64(64)), np.int64((1 << 22) - 64))
-        m.counters[slot] = np.uint32((p << 10) | min(seen + 1, r[LIMITS + i]))
+        m.counters[slot] = np.uint32(((p << 10) | min(seen + 1, r[LIMITS + i])) ^ HALF)
     for k in range(r[REFINES]):
         slot = r[REFINE_SLOTS + k]
         value = np.int64(m.refine[slot])

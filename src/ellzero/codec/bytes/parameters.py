@@ -9,6 +9,9 @@ from ellzero.codec.errors import FormatError, LimitError
 from ellzero.codec.varint import Cursor
 
 BLOCK = 1 << 20
+BUFFERS = 8 * BLOCK
+"""What either direction needs beside the model: a block and its message, each as read, as worked on, and as handed on in pieces."""
+
 _SMALLEST_TABLE, _SMALLEST_HISTORY = 10, 10
 _WIDE = 16
 
@@ -42,7 +45,7 @@ class ByteModel:
     @property
     def num_bytes(self) -> int:
         """The memory that either direction needs, beside the interpreter's."""
-        return num_bytes_of_model(self.preset, self.table_bits, self.history_bits) + 4 * BLOCK
+        return num_bytes_of_model(self.preset, self.table_bits, self.history_bits) + BUFFERS
 
     @property
     def microseconds_per_byte(self) -> float:

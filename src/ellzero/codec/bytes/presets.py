@@ -49,6 +49,8 @@ class Preset:
 _MIDDLE = (*_TEXT, 11, 12, 13, 15, 18, 19, 21, 22, 23, 24, 31, 33, 34, 35)
 _FULL = (*range(1, 20), *range(20, 41))
 _DIRECTS = (0, 1, 2, 3, 9)
+_FOLDED = (*_FULL, 41, 42, 43, 44, 45)
+_MORE_DIRECTS = (0, 1, 2, 3, 4, 5, 6, 9, 10, 12, 18, 28)
 _SETS = (0, 1, 2, 3, 4, 5, 6, 7, 8)
 
 PRESETS = {
@@ -67,8 +69,14 @@ PRESETS = {
     5: Preset(contexts=_MIDDLE, directs=(0, 1, 2), matches=(6, 20), sets=(0, 1, 2, 3, 5), table_bits=24, microseconds=8.0),
     6: Preset(contexts=_MIDDLE, directs=(0, 1, 2, 3), matches=(5, 8, 20), sets=_SETS, table_bits=24, microseconds=11.0),
     7: Preset(contexts=_FULL, directs=_DIRECTS, matches=(5, 8, 20), sets=(*_SETS, 9), table_bits=25, microseconds=15.0),
-    8: Preset(contexts=_FULL, directs=_DIRECTS, matches=(5, 8, 20), sets=(*_SETS, 9), table_bits=26, history_bits=25, microseconds=15.0),
-    9: Preset(contexts=_FULL, directs=_DIRECTS, matches=(5, 8, 20), sets=(*_SETS, 9), table_bits=27, history_bits=26, microseconds=15.0),
+    8: Preset(
+        contexts=_FOLDED, directs=_MORE_DIRECTS, matches=(5, 8, 20), sets=(*_SETS, 9), table_bits=26, history_bits=25, direct_bits=20,
+        rate=2, microseconds=20.0,
+    ),
+    9: Preset(
+        contexts=_FOLDED, directs=_MORE_DIRECTS, matches=(5, 8, 20), sets=(*_SETS, 9), table_bits=27, history_bits=26, direct_bits=21,
+        rate=2, microseconds=20.0,
+    ),
 }  # fmt: skip
 
 WIDENED = (5, 6)

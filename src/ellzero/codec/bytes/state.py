@@ -15,7 +15,7 @@ LINE, LINE1, FIRST, SHAPE, TAG_STATE, TAG_NAME, TAG_DEPTH, NUMBER, COLUMN, ABOVE
 CONTEXTS, DIRECTS, MATCHES, SETS, FINALS, REFINES, INPUTS, HISTORY_MASK, BUCKET_MASK, HEAD_MASK, MATCH_BASE, DIRECT_BASE, DIRECT_MASK = (
     range(24, 37)
 )
-INDIRECT_BASE, FINAL_BASE, RATE, RATE_EXTRA, RATE_AGE, FINAL_RATE, REFINE_SHARE, EXPECTED, WIDEST = range(37, 46)
+INDIRECT_BASE, FINAL_BASE, RATE, RATE_EXTRA, RATE_AGE, FINAL_RATE, REFINE_SHARE, EXPECTED, WIDEST, FOLDED, FOLDED_OLDER = range(37, 48)
 # Registers: arrays of at most 64 entries, and the start of each.
 TAGS, MATCH_STATE, VALUES, PLAN, HASHES, BASES, SLOTS, KNOWN, LIMITS, DIRECT_PLAN, MATCH_LENGTHS, CHOICES, SET_PLAN, SET_START, SELECTED = (
     range(64, 64 * 16, 64)
@@ -30,6 +30,7 @@ FINAL_SIZES = (256, 256, 256)
 REFINE_CONTEXTS = 65536
 REFINE_STEPS = 32
 MATCH_COUNTERS = 513
+HALF = 1 << 31
 FIRST_COUNT = 6
 """How much the first probabilities of states and matches are trusted: as if so many bits had been seen."""
 
@@ -42,8 +43,8 @@ class Model(NamedTuple):
         coder: the state of the range coder within a message.
         history: the bytes read, a ring.
         table: buckets of 16 bytes: a check, then the states of the 15 nodes of four bits.
-        counters: probability (22 bits) and count (10 bits) for each context and state, each match state, each direct node; then the
-            indirect bytes.
+        counters: probability (22 bits) less 1/2, modulo 1, and count (10 bits) for each context and state, each match state, each
+            direct node, so that zeros are a start; then the indirect bytes.
         heads: for each match model, where a hash of the last bytes was seen last.
         inputs: the logits to be mixed; then the outputs of the sets and of the final mixers, as logits and as probabilities.
         weights: of each weight set, then of the final mixers; 1 is 2^20.
@@ -93,7 +94,7 @@ def new_model(preset: Preset, table_bits: int, history_bits: int) -> Model:
     sets = len(preset.sets)
     rows = sum(CHOICE_SIZES[choice] for choice in preset.sets)
     head_bits = min(history_bits, preset.head_bits)
-    direct_bits = min(history_bits, preset.direct_bits)
+    direct_bits = direct_bits_of(preset, table_bits, history_bits)
 
     # Everything large is made once and filled in place: nothing beside it is needed for a moment that `num_bytes_of_model` did not state.
     match_base, direct_base = 256 * contexts, 256 * contexts + MATCH_COUNTERS * matches
@@ -101,7 +102,7 @@ def new_model(preset: Preset, table_bits: int, history_bits: int) -> Model:
     counters = np.zeros(indirect_base + 256 + 65536, dtype=np.uint32)
     counters[:match_base] = np.tile(tables.history_tables().initial << 16 | FIRST_COUNT, contexts)
     counters[match_base:direct_base] = np.tile(_first_of_matches() << 16 | FIRST_COUNT, matches)
-    counters[direct_base:indirect_base] = 1 << 31
+    counters[:direct_base] ^= HALF
     weights = np.zeros(rows * inputs + sum(FINAL_SIZES) * sets, dtype=np.int32)
     rows_of_sets = weights[: rows * inputs].reshape(rows, inputs)
     rows_of_sets[:, 0 : 2 * slots : 2] = preset.first_weight << 4
@@ -142,11 +143,16 @@ def new_model(preset: Preset, table_bits: int, history_bits: int) -> Model:
     )
 
 
+def direct_bits_of(preset: Preset, table_bits: int, history_bits: int) -> int:
+    """Returns log2 of the groups of direct counters of a context: no more than a small file, or a little memory, warrants."""
+    return min(preset.direct_bits, history_bits, max(table_bits - 6, 16))
+
+
 def num_bytes_of_model(preset: Preset, table_bits: int, history_bits: int) -> int:
     """Returns how many bytes `new_model` allocates, within a few thousand."""
     slots = len(preset.contexts) + len(preset.directs) + len(preset.matches)
     rows = sum(CHOICE_SIZES[choice] for choice in preset.sets)
-    counters = 256 * len(preset.contexts) + (len(preset.directs) << (min(history_bits, preset.direct_bits) + 4)) + 65536 + 256
+    counters = 256 * len(preset.contexts) + (len(preset.directs) << (direct_bits_of(preset, table_bits, history_bits) + 4)) + 65536 + 256
     heads = len(preset.matches) << min(history_bits, preset.head_bits)
     weights = rows * (2 * slots + 9) + 768 * len(preset.sets)
     return (16 << table_bits) + (1 << history_bits) + 4 * (counters + heads + weights) + 66 * preset.refines * REFINE_CONTEXTS
