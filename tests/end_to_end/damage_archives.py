@@ -15,7 +15,9 @@ from ellzero.archive.compress import compress, decompress
 from ellzero.codec.bytes.stream import BLOCK, Part, read_parameters
 from ellzero.codec.container import ContainerReader, ContainerWriter, Kind
 from ellzero.codec.errors import FormatError
-from ellzero.codec.varint import varint
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from scrambling import scrambled
 
 SAMPLES = [b"abracadabra, abracadabra\n", b"\xe8\x00\x01\x00\x00\xc3" * 6, bytes(range(0, 256, 5)) + b"\x00" * 40]
 LIMIT = 1 << 22
@@ -32,12 +34,17 @@ def flipped() -> Iterator[tuple[bytes, bytes]]:
                 yield bytes(damaged), sample
 
 
+def lie(source: random.Random) -> int:
+    """A number that is small or huge; one between promises a large block, and costs as much time as that."""
+    return source.choice((source.getrandbits(12), source.getrandbits(64)))
+
+
 def mutated(source: random.Random) -> tuple[bytes, bytes]:
     """An archive with something wrong, and what it was made of."""
     sample = source.choice(SAMPLES)
     blob = ARCHIVES[sample]
     if source.random() < 0.3:
-        return scrambled(source, bytearray(blob)), sample
+        return scrambled(source, blob, lie), sample
     reader = ContainerReader(io.BytesIO(blob))
     sections = [(section.kind, bytearray(section.payload)) for section in reader.sections(tuple(Part))]
     match source.randrange(6):
@@ -52,34 +59,13 @@ def mutated(source: random.Random) -> tuple[bytes, bytes]:
             sections[place] = (source.choice(tuple(Part)), sections[place][1])
         case _:
             place = source.randrange(len(sections))
-            sections[place] = (sections[place][0], bytearray(scrambled(source, sections[place][1])))
+            sections[place] = (sections[place][0], bytearray(scrambled(source, sections[place][1], lie)))
     file = io.BytesIO()
     writer = ContainerWriter(file, Kind.DATA)
     for kind, payload in sections:
         writer.section(kind, payload, check=True)
     writer.finish(reader.original)
     return file.getvalue(), sample
-
-
-def scrambled(source: random.Random, data: bytearray) -> bytes:
-    """Bytes with one to three things wrong."""
-    for _ in range(source.randint(1, 3)):
-        place = source.randrange(len(data) + 1)
-        match source.randrange(6):
-            case 0 if place < len(data):
-                data[place] ^= 1 << source.randrange(8)
-            case 1 if place < len(data):
-                data[place] = source.randrange(256)
-            case 2:
-                del data[place:]
-            case 3:
-                data[place:place] = source.randbytes(source.randint(1, 30))
-            case 4:
-                # Numbers that lie about what follows; those above the size of a block cost as much as the block that they promise.
-                data[place:place] = varint(source.choice((source.getrandbits(12), source.getrandbits(64))))
-            case _:
-                del data[place : place + source.randint(1, 9)]
-    return bytes(data)
 
 
 def outcome(blob: bytes, sample: bytes) -> str | None:

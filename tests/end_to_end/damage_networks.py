@@ -20,7 +20,9 @@ from ellzero.codec.network.dtypes import DType
 from ellzero.codec.network.format import GROUP_SECTION, encode_network, read_network
 from ellzero.codec.network.grids import Logarithmic, Uniform
 from ellzero.codec.network.tensors import Entry, Exact, Quantised, Tied, exact
-from ellzero.codec.varint import varint
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from scrambling import scrambled
 
 MEBIBYTE = 1 << 20
 MAX_TENSOR = 4 * MEBIBYTE
@@ -88,7 +90,7 @@ def mutated(source: random.Random) -> tuple[bytes, int | None]:
     """A file with something wrong, and which of the three it was; None where its checks are right again."""
     number = source.randrange(len(FILES))
     if source.random() < 0.5:
-        return scrambled(source, bytearray(FILES[number])), number
+        return scrambled(source, FILES[number]), number
     groups = [bytes(section.payload) for section in ContainerReader(io.BytesIO(FILES[number])).sections((GROUP_SECTION,))]
     place = source.randrange(len(groups))
     match source.randrange(8):
@@ -99,26 +101,6 @@ def mutated(source: random.Random) -> tuple[bytes, int | None]:
         case _:
             groups[place] = scrambled(source, bytearray(groups[place]))
     return written(groups, check=source.random() < 0.5), None
-
-
-def scrambled(source: random.Random, data: bytearray) -> bytes:
-    """Bytes with one to three things wrong."""
-    for _ in range(source.randint(1, 3)):
-        place = source.randrange(len(data) + 1)
-        match source.randrange(6):
-            case 0 if place < len(data):
-                data[place] ^= 1 << source.randrange(8)
-            case 1 if place < len(data):
-                data[place] = source.randrange(256)
-            case 2:
-                del data[place:]
-            case 3:
-                data[place:place] = source.randbytes(source.randint(1, 30))
-            case 4:
-                data[place:place] = varint(source.getrandbits(source.randint(1, 64)))
-            case _:
-                del data[place : place + source.randint(1, 9)]
-    return bytes(data)
 
 
 def limit_memory() -> bool:

@@ -16,6 +16,7 @@ from ellzero.codec.container import MAGIC, ContainerReader, ContainerWriter, Kin
 from ellzero.codec.errors import FormatError
 from ellzero.codec.rangecoder import RangeDecoder
 from ellzero.codec.varint import varint
+from scrambling import scrambled
 
 MEBIBYTE = 1 << 20
 MAX_SECTION = 8 * MEBIBYTE
@@ -38,30 +39,6 @@ def sound(kind: Kind, seed: int) -> bytes:
 FILES = [sound(Kind.DATA, 1), sound(Kind.NETWORK, 2), sound(Kind.NETWORK, 3)]
 
 
-def mutated(source: random.Random) -> bytes:
-    """A file with one to three things wrong."""
-    data = bytearray(source.choice(FILES))
-    for _ in range(source.randint(1, 3)):
-        place = source.randrange(len(data) + 1)
-        match source.randrange(7):
-            case 0 if place < len(data):
-                data[place] ^= 1 << source.randrange(8)
-            case 1 if place < len(data):
-                data[place] = source.randrange(256)
-            case 2:
-                del data[place:]
-            case 3:
-                del data[place : place + source.randint(1, 40)]
-            case 4:
-                data[place:place] = source.randbytes(source.randint(1, 40))
-            case 5:
-                data[place:place] = varint(source.getrandbits(source.randint(1, 64)))
-            case _:
-                start = source.randrange(len(data) + 1)
-                data[place:place] = data[start : start + source.randint(1, 60)]
-    return bytes(data)
-
-
 def outcome(data: bytes) -> str | None:
     """What is said about a file; None where it is sound."""
     try:
@@ -74,7 +51,7 @@ def outcome(data: bytes) -> str | None:
 
 @given(st.randoms(use_true_random=False))
 def test_mutated_files_are_clean_errors(source: random.Random):
-    data = mutated(source)
+    data = scrambled(source, source.choice(FILES))
     said = outcome(data)
     assert data in FILES if said is None else (said and "\n" not in said)
 
@@ -88,13 +65,14 @@ def test_any_bytes_are_clean_errors(tail: bytes, start: bytes):
 
 MANY = """
 import random, resource, time
-from test_fuzz import FILES, mutated, outcome
+from scrambling import scrambled
+from test_fuzz import FILES, outcome
 source = random.Random(20250517)
 outcome(FILES[0])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 slowest, said = 0.0, set()
 for _ in range(20_000):
-    data = mutated(source)
+    data = scrambled(source, source.choice(FILES))
     start = time.process_time()
     message = outcome(data)
     slowest = max(slowest, time.process_time() - start)
@@ -109,8 +87,8 @@ print(slowest, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not say how much memory a process has used")
 def test_20000_mutated_files_are_clean_errors_in_bounded_time_and_memory(source_environment: dict[str, str]):
     # In a process of its own: the run-time type checker of the tests makes every call a hundred times slower.
-    folder = str(Path(__file__).parent)
-    environment = source_environment | {"PYTHONPATH": os.pathsep.join((source_environment["PYTHONPATH"], folder))}
+    folders = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
+    environment = source_environment | {"PYTHONPATH": os.pathsep.join((source_environment["PYTHONPATH"], *folders))}
     done = subprocess.run([sys.executable, "-c", MANY], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     slowest, growth = map(float, done.stdout.split())
