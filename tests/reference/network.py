@@ -16,7 +16,17 @@ TYPICAL = (
     "features.0.weight features.0.bias classifier.0.weight lstm.weight_ih_l0 lstm.weight_hh_l0 lstm.bias_ih_l0 embedding.weight "
     "model.layers.0.self_attn.q_proj.weight model.layers.0.mlp.up_proj.weight norm.weight lm_head.weight "
 )
-WEIGHTS = {0: (-0.3, 0.6, 0.3, 0.4), 1: (-0.6, 0.0, 0.2, 0.2, 0.3, 0.3, -0.15, 0.25, 0.2, 0.0, 0.0, 0.0), 22: (0.2, 0.4, 0.4)}
+FIRST = {
+    0: (2, 5), 2: (0, 0), 3: (0,), 4: (0, 1, 0, 1), 7: (0,), 8: (2, 1, 2, 1), 9: (0, 2, 0, 2), 10: (0, 2), 14: (8, 8), 15: (4, 4),
+    16: (0,), 20: (7, 6), 21: (1,), 22: (0,),
+}  # fmt: skip
+WEIGHTS = {
+    0: (-0.24, 0.48, 0.24, 0.32, 0.3),
+    1: (-0.5, 0.0, 0.06, 0.06, 0.4, 0.13, -0.13, 0.06, 0.02, 0.03, -0.08, -0.07, 0.0, 0.06, 0.12),
+    22: (0.2, 0.35, 0.35, 0.0),
+    23: (-0.54, -0.3, 0.0, 0.17, 0.21, 0.24, -0.11, 0.26, 0.25, 0.08, 0.03, 0.07, 0.14, 0.16, 0.46),
+    24: (0.1, 0.2, 0.2, 0.6),
+}
 WEIGHTS |= dict.fromkeys(range(2, 22), (0.0, 0.25, 0.15, 0.2, 0.15, 0.1, 0.15))
 
 
@@ -52,12 +62,12 @@ class Model:
         q, n = self.cells.get(cell, (1 << 21, 0))
         self.cells[cell] = (q + (((bit << 22) - q) * (131072 // (2 * n + 3)) >> 16), min(n + 1, limit))
 
-    def alone(self, cell: int, limit: int) -> int:
-        bit = self.message.bit(max(self.cells.get(cell, (1 << 21, 0))[0] >> 6, 1))
+    def alone(self, cell: int, limit: int, known: int | None = None) -> int:
+        bit = self.message.bit(max(self.cells.get(cell, (1 << 21, 0))[0] >> 6, 1)) if known is None else known
         self.learn(cell, bit, limit)
         return bit
 
-    def mixed(self, contexts: list[int], mixer: int, limit: int, known: int | None = None) -> int:
+    def mixed(self, contexts: list[int], mixer: int, limit: int, known: int | None = None, rate: int = 14) -> int:
         first = self.cells.get(contexts[0], (1 << 21, 0))[0]
         for cell in contexts:
             if self.cells.get(cell, (0, 0))[1] == 0:
@@ -68,18 +78,20 @@ class Model:
         p = SQUASH[min(max(dot, -3071), 3071) + 3071]
         bit = self.message.bit(p) if known is None else known
         for index, (cell, x) in enumerate(zip(contexts, said, strict=True)):
-            weights[index] += (x * ((bit << 16) - p) * 14 + (1 << 19)) >> 20
+            weights[index] += (x * ((bit << 16) - p) * rate + (1 << 19)) >> 20
             self.learn(cell, bit, limit)
         return bit
 
-    def integer(self, base: int) -> int:
-        size = 0
-        while size < 39 and self.alone(base + size, 127):
+    def integer(self, base: int, known: int | None = None) -> int:
+        size, number = 0, None if known is None else known + 1
+        while size < 39 and self.alone(base + size, 127, number and int(number >> size + 1 > 0)):
             size += 1
         node, left = 1, size
         while left and node < 4:
             left -= 1
-            node = 2 * node + self.alone(base + 40 + 3 * size + node - 1, 127)
+            node = 2 * node + self.alone(base + 40 + 3 * size + node - 1, 127, number and number >> left & 1)
+        if number:
+            return number - 1
         return (node << left | self.message.raw(left)) - 1
 
 
@@ -109,7 +121,9 @@ def code_flags(model: Model, link: list[int], width: int) -> list[int]:
         corner = flags[at - width - 1] if image and at > width else 0
         linked = min(linked, 3)
         around = 21 + 6 * linked + left + second + up + right + corner
-        flags.append(model.mixed([0, 1 + left + 2 * up + 4 * right + 8 * corner, 17 + linked, around], 0, 255))
+        row, column = divmod(at, width)
+        border = min(row, (len(link) - 1) // width - row, column, width - 1 - column, 14) + 1 if width > 1 else 0
+        flags.append(model.mixed([0, 1 + left + 2 * up + 4 * right + 8 * corner, 17 + linked, around, 45 + border], 0, 255))
     return flags
 
 
@@ -156,7 +170,7 @@ def code_levels(model: Model, numbers: Model, form: tuple[int, int, int, int], k
     modes = numbers.integer(20 * 160)
     check(modes < 16, "mode")
     zeros, signs, mixes, repeats = modes & 1, modes >> 1 & 1, modes >> 2 & 1, Repeats() if modes & 8 else None
-    for cell in [cell for cell in model.cells if cell >= 6048]:
+    for cell in [cell for cell in model.cells if cell >= 6400]:
         del model.cells[cell]
     row_flags, column_flags, link = [1] * rows, [1] * columns, [0] * columns
     if zeros:
@@ -166,12 +180,15 @@ def code_levels(model: Model, numbers: Model, form: tuple[int, int, int, int], k
             column_flags, row_flags = code_flags(model, link, max(width, 1)), code_flags(model, row_link, 1)
     levels, words, counts = [], [], [0] * columns
     all_mean, channel_means, tap_means = Mean(), [Mean() for _ in range(columns // taps)], [Mean() for _ in range(taps)]
-    count, above, rows_left, recent, inputs = 0, -1, sum(row_flags), 0, 7 if mixes else 3
+    count, above, rows_left, recent, inputs, row_count = 0, -1, sum(row_flags), 0, 7 if mixes else 3, 0
+    picture, before, lines = taps == 1 and width > 1, 0, 3 if width > 1 else 0
+    window = [(down * width + right, right, max(down, abs(right))) for down in range(lines + 1) for right in range(-3, 4)]
+    window = [(back, right, away) for back, right, away in window if back > 0]
     for at in range(rows * columns):
         row, column = divmod(at, columns)
         if column == 0:
             if row and row_flags[row - 1]:
-                above, rows_left = row - 1, rows_left - 1
+                above, rows_left, before = row - 1, rows_left - 1, row_count
             row_mean, row_count, row_cells, half = Mean(), 0, 0, (count >> 1) // columns
             row_mean.value = all_mean.value
         if at % 16384 == 0:
@@ -203,17 +220,25 @@ def code_levels(model: Model, numbers: Model, form: tuple[int, int, int, int], k
                 expected = clip(sum(log(mean >> 4) for mean in means) - 2 * log(all_mean.value >> 4), 48)
                 near, lines = clip(log(4 * around), 48), 8 * clip(log(means[0] >> 4) >> 2, 8) + clip(log(means[1] >> 4) >> 2, 8)
             if zeros and mixes:
+                live = sum(column_flags) - row_cells
                 a, b, c = left != 0, up != 0, column >= width > 1 and levels[at - width + 1] != 0
                 d = column > width > 1 and levels[at - width - 1] != 0
                 touching = a + b + c + d + (seen(2) != 0) + (seen(2 * width, width > 1) != 0)
                 offsets = [0, 0, 0, 1 + a + 2 * b + 4 * c + 8 * d, 17 + 4 * link[column] + min(row_count, 3)]
                 offsets += [49 + 6 * min(touching, 5) + min(counts[column], 5), 85 + (0 if counts[column] else steps(rows_left))]
-                offsets += [93 + (0 if row_count else steps(sum(column_flags) - row_cells)), 101 + min(row_count, 15)]
+                offsets += [93 + (0 if row_count else steps(live)), 101 + min(row_count, 15)]
                 sizes = [min(abs(level), 2) for level in (left, over, up, block)]
                 offsets += [117 + expected, 165 + near, 213 + sizes[0] + 3 * sizes[1] + 9 * sizes[2] + 27 * sizes[3]]
                 contexts = [64 + offset for offset in offsets]
-                contexts[1:3] = 6080 + row, 6080 + rows + column
-                nonzero = model.mixed(contexts, 1, 1023)
+                contexts[1:3] = 6432 + row, 6432 + rows + column
+                due = before - row_count
+                share = (STRETCH[min((max(4 * due, 1) << 14) // live, 65535)] + 3071) // 103 if above >= 0 else 60
+                due = min(max(due, -2), 24) + 3 if above >= 0 else 0
+                contexts += [6048 + 8 * due + min(live.bit_length() - 1, 7), 6272 + share]
+                contexts.append(
+                    6336 + min(sum((6, 3, 1)[away - 1] for level, away in near_by(levels, at, column, width, window) if level), 31)
+                )
+                nonzero = model.mixed(contexts, 23 if picture else 1, 1023, rate=6)
             size = 0
             if nonzero:
                 word = repeats.find(model, words, at) if repeats else None
@@ -222,7 +247,7 @@ def code_levels(model: Model, numbers: Model, form: tuple[int, int, int, int], k
                     pair, place = min(abs(left), 7) + 8 * min(abs(over), 7), min(column % taps, 30)
                     while size <= 20:
                         base = 512 + 256 * (size - 1)
-                        contexts = [base, base + 1 + expected, base + 49 + near, 6048 + size, base + 97 + pair, base + 161 + place]
+                        contexts = [base, base + 1 + expected, base + 49 + near, 6400 + size, base + 97 + pair, base + 161 + place]
                         if not model.mixed([*contexts, base + 192 + lines][:inputs], 1 + size, 255):
                             break
                         size += 1
@@ -240,8 +265,9 @@ def code_levels(model: Model, numbers: Model, form: tuple[int, int, int, int], k
                 size, words[at] = word[0], word
                 negative = 0
                 if signs:
+                    total = sum((2, 1, 0)[away - 1] * (ternary(level) - 1) for level, away in near_by(levels, at, column, width, window))
                     contexts = [5632, 5633 + 3 * ternary(left) + ternary(up), 5642 + 3 * ternary(block) + ternary(over)]
-                    negative = model.mixed(contexts, 22, 255)
+                    negative = model.mixed([*contexts, 6383 + min(max(total, -15), 15)], 24 if picture else 22, 255)
                 levels[at] = -size if negative else size
                 if repeats:
                     repeats.remember(words, at)
@@ -252,6 +278,11 @@ def code_levels(model: Model, numbers: Model, form: tuple[int, int, int, int], k
     lines_of = [levels[r * columns : (r + 1) * columns] for r in range(rows)] if rows > 1 else [[level] for level in levels]
     profiles.append([min(sum(level != 0 for level in line).bit_length(), 7) for line in lines_of])
     return levels, [word[1] for word in words]
+
+
+def near_by(levels: list[int], at: int, column: int, width: int, window: list[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    place, end = (column % width, width) if width > 1 else (column, column + 1)
+    return ((levels[at - back], away) for back, right, away in window if back <= column and 0 <= place - right < end)
 
 
 def linked(numbers: Model, context: int, profiles: list[list[int]], lines: int, taps: int) -> list[int]:
@@ -323,10 +354,14 @@ def decode_group(payload: bytes, names: list[str]) -> Iterator[tuple[str, tuple[
     """Decodes tensors: type, shape and words, or the name of the tensor that it is tied to."""
     message = Message(payload)
     numbers, text = Model(message, {}), Names(message)
+    for context, values in FIRST.items():
+        for value in values:
+            numbers.integer(context * 160, value)
     models: dict[int, Model] = {}
     tops: dict[int, int] = {}
     remembered: list[int] = []
     profiles: list[list[int]] = []
+    ratio = 0.0
     while kind := numbers.integer(0):
         check(kind < 6, "kind")
         name = text.next()
@@ -360,13 +395,15 @@ def decode_group(payload: bytes, names: list[str]) -> Iterator[tuple[str, tuple[
                 words.append(word if level else 0)
             words *= size if kind == 3 else 1
         else:
-            count = 2 if kind == 5 else form[0] if numbers.integer(7 * 160) else 1
+            count = 1 if kind == 5 or not numbers.integer(7 * 160) else form[0]
             step = [single(numbers) for _ in range(count)]
+            if kind == 5 and (ratio == 0 or numbers.integer(16 * 160)):
+                ratio = single(numbers)
             levels = code_levels(model, numbers, form, (0, 0, kind == 5), profiles)[0] if size else []
             if kind == 5:
                 worth = [0.0, step[0]]
                 while len(worth) <= max(map(abs, levels), default=0):
-                    worth.append(worth[-1] * step[1])
+                    worth.append(worth[-1] * ratio)
                 values = [worth[level] if level >= 0 else -worth[-level] for level in levels]
             else:
                 values = [level * step[at // form[1] if count > 1 else 0] for at, level in enumerate(levels)]

@@ -6,22 +6,26 @@ import numpy as np
 
 from ellzero.codec.jit import Integer, kernel
 from ellzero.codec.kernels import Buffer, State
-from ellzero.codec.logistic import rate_table
+from ellzero.codec.logistic import LOGIT_LIMIT, rate_table, stretch_table
 from ellzero.codec.network.layout import (
     ABOVE,
     ALL_COUNT,
     ALL_MEAN,
     ALL_SEEN,
+    BEFORE,
     COLUMNS,
     DIRECT_SLOTS,
     EXTRA_BITS,
     HAS_SIGNS,
     HAS_ZEROS,
+    LEFT_SLOTS,
     LINE_SLOTS,
     LIVE_COLUMNS,
     LOGARITHMIC,
     MEANS,
     MIXED,
+    PICTURE_SIGN,
+    PICTURE_ZERO,
     REPEATS,
     ROW_CELLS,
     ROW_COUNT,
@@ -29,9 +33,12 @@ from ellzero.codec.network.layout import (
     ROW_SEEN,
     ROWS,
     ROWS_LEFT,
+    SHARE_SLOTS,
+    SIGN,
     TAPS,
     TOP_BIT,
     WIDTH,
+    WINDOW_SLOTS,
     ZERO,
     ZERO_SLOTS,
     Cells,
@@ -39,8 +46,11 @@ from ellzero.codec.network.layout import (
 from ellzero.codec.network.mixing import Memory, Slots, Weights, code_alone, code_mixed
 from ellzero.codec.network.repeats import code_repeat, remember
 from ellzero.codec.network.values import code_extra, code_magnitude, code_sign
+from ellzero.codec.network.window import nonzeros_around, signs_around
 
 _LIMIT = 1023
+_ZERO_RATE = 6
+_STRETCH = stretch_table()
 _RATE = rate_table()
 _LONGEST = np.int64(255)
 
@@ -53,6 +63,16 @@ def _steps(left: Integer) -> np.int64:
         left = (left + np.int64(1)) >> np.int64(1)
         step += np.int64(1)
     return step
+
+
+@kernel
+def _bits(number: Integer) -> np.int64:
+    """Counts the bits behind the leading one of a number, at most 7."""
+    number, count = np.int64(number), np.int64(0)
+    while number > np.int64(1) and count < np.int64(7):
+        number >>= np.int64(1)
+        count += np.int64(1)
+    return count
 
 
 @kernel
@@ -96,6 +116,7 @@ def code_cells(
     logarithmic, has_zeros, mixed = geometry[LOGARITHMIC] != 0, geometry[HAS_ZEROS] != 0, geometry[MIXED] != 0
     repeats, repeat, table = geometry[REPEATS] != 0, cells.repeat, cells.table
     inputs = np.int64(7 if mixed else 3)
+    picture = taps == np.int64(1) and width > np.int64(1)
     zero, one, two, four = np.int64(0), np.int64(1), np.int64(2), np.int64(4)
     own_rows = np.int64(LINE_SLOTS)
     own_columns = own_rows + geometry[ROWS]
@@ -114,12 +135,13 @@ def code_cells(
             tap = zero
             channel += one
         if column == zero:
+            if row > zero and rows[row - one]:
+                running[ABOVE] = row - one
+                running[BEFORE] = running[ROW_COUNT]
+                running[ROWS_LEFT] -= one
             running[ROW_SEEN] = running[ROW_COUNT] = running[ROW_CELLS] = zero
             running[ROW_MEAN] = running[ALL_MEAN]
             half = (running[ALL_COUNT] >> one) // columns
-            if row > zero and rows[row - one]:
-                running[ABOVE] = row - one
-                running[ROWS_LEFT] -= one
         if not rows[row] or not live_columns[column]:
             levels[at] = np.int32(0)
             column += one
@@ -172,14 +194,26 @@ def code_cells(
                 slots[4] = ZERO_SLOTS + 17 + np.int64(link[column]) * four + min(running[ROW_COUNT], np.int64(3))
                 slots[5] = ZERO_SLOTS + 49 + min(touching, np.int64(5)) * np.int64(6) + min(count, np.int64(5))
                 slots[6] = ZERO_SLOTS + 85 + (zero if count else _steps(running[ROWS_LEFT]))
-                slots[7] = ZERO_SLOTS + 93 + (zero if running[ROW_COUNT] else _steps(running[LIVE_COLUMNS] - running[ROW_CELLS]))
+                left_cells = running[LIVE_COLUMNS] - running[ROW_CELLS]
+                slots[7] = ZERO_SLOTS + 93 + (zero if running[ROW_COUNT] else _steps(left_cells))
                 slots[8] = ZERO_SLOTS + 101 + min(running[ROW_COUNT], np.int64(15))
                 slots[9] = ZERO_SLOTS + 117 + expected
                 slots[10] = ZERO_SLOTS + 165 + near
                 around = min(abs(left), two) + np.int64(3) * min(abs(over), two) + np.int64(9) * min(abs(up), two)
                 slots[11] = ZERO_SLOTS + 213 + around + np.int64(27) * min(abs(block), two)
+                # What is due in this row if it has as many as the one before.
+                due, share = zero, np.int64(60)
+                if above >= zero:
+                    due = running[BEFORE] - running[ROW_COUNT]
+                    part = min((max(four * due, one) << np.int64(14)) // left_cells, np.int64(65535))
+                    share = (np.int64(_STRETCH[part]) + np.int64(LOGIT_LIMIT)) // np.int64(103)
+                    due = min(max(due, -two), np.int64(24)) + np.int64(3)
+                slots[12] = LEFT_SLOTS + due * np.int64(8) + _bits(left_cells)
+                slots[13] = SHARE_SLOTS + share
+                slots[14] = WINDOW_SLOTS + nonzeros_around(levels, at, column, width)
+                bit, mixer = np.int64(size > zero), np.int64(PICTURE_ZERO if picture else ZERO)
                 nonzero = code_mixed(
-                    state, data, decode, memory, weights, slots, np.int64(12), np.int64(ZERO), np.int64(size > zero), np.int64(_LIMIT)
+                    state, data, decode, memory, weights, slots, np.int64(15), mixer, bit, np.int64(_LIMIT), np.int64(_ZERO_RATE)
                 )
             if nonzero:
                 negative = np.int64(levels[at] < 0)
@@ -195,7 +229,8 @@ def code_cells(
                 else:
                     size = abs(np.int64(levels[at]))
                 if geometry[HAS_SIGNS]:
-                    negative = code_sign(state, data, decode, memory, weights, slots, negative, left, up, block, over)
+                    window, mixer = signs_around(levels, at, column, width), np.int64(PICTURE_SIGN if picture else SIGN)
+                    negative = code_sign(state, data, decode, memory, weights, slots, negative, left, up, block, over, window, mixer)
                 levels[at] = np.int32(-size if negative else size)
                 if repeats:
                     remember(levels, extra, repeat, table, at)

@@ -12,6 +12,12 @@ from ellzero.codec.network.layout import UNARY, Cells
 from ellzero.codec.network.mixing import Model, Stream, code_raw
 from ellzero.codec.network.names import HISTORY, MAX_NAME, TYPICAL, code_name, new_name_model
 
+_TYPICAL_NUMBERS = {
+    0: (2, 5), 2: (0, 0), 3: (0,), 4: (0, 1, 0, 1), 7: (0,), 8: (2, 1, 2, 1), 9: (0, 2, 0, 2), 10: (0, 2), 14: (8, 8), 15: (4, 4),
+    16: (0,), 20: (7, 6), 21: (1,), 22: (0,),
+}  # fmt: skip
+"""What a network usually says of its tensors, by context: learnt before the first of them."""
+
 MAX_NUMBER = (1 << MAX_INTEGER_BITS) - 2
 _NUMBERS = 32
 _NUMBER_LIMIT = 127
@@ -37,6 +43,7 @@ class Coder:
         # Two bytes stand before the first name, so that every byte has two before it.
         self._written = np.array([2, 0, 0], np.int64)
         self._learn_names()
+        self._learn_numbers()
         if message is None:
             self._data = np.zeros(1 << 12, np.uint8)
             start_encoder(self._state)
@@ -137,3 +144,10 @@ class Coder:
         start_encoder(state)
         for _ in range(typical.count(b"\0")):
             code_name(state, np.zeros(0, np.uint8), False, *self._names, self._history, self._written, MAX_NAME)
+
+    def _learn_numbers(self) -> None:
+        state = np.zeros(3, np.uint64)
+        start_encoder(state)
+        for context, values in _TYPICAL_NUMBERS.items():
+            for value in values:
+                code_integer(state, np.zeros(0, np.uint8), False, self._numbers, context * INTEGER_CELLS, value, _NUMBER_LIMIT)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ellzero.codec.jit import Integer, kernel
 from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.network.layout import LIVE, LIVE_SLOTS
-from ellzero.codec.network.mixing import Memory, Slots, Weights, code_mixed
+from ellzero.codec.network.mixing import MIXER_RATE, Memory, Slots, Weights, code_mixed
 
 _LIMIT = 255
 
@@ -34,8 +34,9 @@ def code_flags(
         link: class of the same line in an earlier tensor, 0..7, [n]; zeros without one.
     """
     width = np.int64(width)
-    inputs, mixer, limit = np.int64(4), np.int64(LIVE), np.int64(_LIMIT)
+    inputs, mixer, limit, rate = np.int64(5), np.int64(LIVE), np.int64(_LIMIT), np.int64(MIXER_RATE)
     zero, one, two = np.int64(0), np.int64(1), np.int64(2)
+    last_row = (np.int64(flags.size) + width - one) // width - one
     for index in range(flags.size):
         at = np.int64(index)
         left = np.int64(flags[at - one]) if at > zero else zero
@@ -48,4 +49,10 @@ def code_flags(
         slots[1] = LIVE_SLOTS + 1 + left + two * up + np.int64(4) * up_right + np.int64(8) * up_left
         slots[2] = LIVE_SLOTS + 17 + linked
         slots[3] = LIVE_SLOTS + 21 + linked * np.int64(6) + left + second + up + up_right + up_left
-        flags[at] = np.uint8(code_mixed(state, data, decode, memory, weights, slots, inputs, mixer, np.int64(flags[at]), limit))
+        slots[4] = LIVE_SLOTS + 45
+        if width > one:
+            row = at // width
+            column = at - row * width
+            border = min(min(row, last_row - row), min(column, width - one - column))
+            slots[4] += one + min(max(border, zero), np.int64(14))
+        flags[at] = np.uint8(code_mixed(state, data, decode, memory, weights, slots, inputs, mixer, np.int64(flags[at]), limit, rate))

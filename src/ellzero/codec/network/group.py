@@ -22,7 +22,7 @@ MAX_MODELS = 16
 # Kinds of entry; 0 ends the group.
 _END, _TIED, _EXACT, _CONSTANT, _UNIFORM, _LOGARITHMIC = range(6)
 # Contexts of numbers.
-_KIND, _BACK, _DTYPE, _WIDTH, _MODEL, _TOP, _LOW_ZEROS, _STEPS = 0, 1, 2, 3, 4, 5, 6, 7
+_KIND, _BACK, _DTYPE, _WIDTH, _MODEL, _TOP, _LOW_ZEROS, _STEPS, _NEW_RATIO = 0, 1, 2, 3, 4, 5, 6, 7, 16
 
 Accept = Callable[[Description], None]
 
@@ -42,6 +42,7 @@ class Group:
         self._model_numbers: dict[tuple[str, ...], int] = {}
         self._sizes: list[int] = []
         self._profiles: list[Profile] = []
+        self._ratio: float | None = None
 
     def encode(self, entry: Entry) -> None:
         """Encodes a tensor."""
@@ -180,13 +181,19 @@ class Group:
                     code_single(self._coder, step)
             case Logarithmic(smallest=smallest, ratio=ratio):
                 code_single(self._coder, smallest)
-                code_single(self._coder, ratio)
+                self._code_ratio(ratio)
             case _ as never:
                 assert_never(never)
 
     def _decode_grid(self, kind: int, rows: int) -> Uniform | Logarithmic:
         if kind == _LOGARITHMIC:
             smallest = code_single(self._coder)
-            return Logarithmic(smallest=smallest, ratio=code_single(self._coder))
+            return Logarithmic(smallest=smallest, ratio=self._code_ratio())
         count = rows if self._coder.number(_STEPS, below=2, what="a flag") else 1
         return Uniform(steps=tuple(code_single(self._coder) for _ in range(count)))
+
+    def _code_ratio(self, ratio: float = 1.0) -> float:
+        """Codes the ratio of a logarithmic grid: as a rule that of the last one."""
+        if self._ratio is None or self._coder.number(_NEW_RATIO, int(ratio != self._ratio), below=2, what="a flag"):
+            self._ratio = code_single(self._coder, ratio)
+        return self._ratio

@@ -16,7 +16,8 @@ MEANS = 48
 
 # Rows of the weights.
 LIVE, ZERO, MAGNITUDE, SIGN = 0, 1, 2, 2 + UNARY
-MIXERS = SIGN + 1
+PICTURE_ZERO, PICTURE_SIGN = SIGN + 1, SIGN + 2
+MIXERS = SIGN + 3
 
 # Slots that all tensors of a model share.
 LIVE_SLOTS = 0
@@ -27,25 +28,30 @@ SIGN_SLOTS = MAGNITUDE_SLOTS + UNARY * 256
 ESCAPE_SLOTS = SIGN_SLOTS + 64
 EXTRA_SLOTS = ESCAPE_SLOTS + 32
 REPEAT_SLOTS = EXTRA_SLOTS + 256
-SHARED_SLOTS = REPEAT_SLOTS + 64
+LEFT_SLOTS = REPEAT_SLOTS + 64
+SHARE_SLOTS = LEFT_SLOTS + 224
+WINDOW_SLOTS = SHARE_SLOTS + 64
+SHARED_SLOTS = WINDOW_SLOTS + 64
 
 # Slots of the tensor alone: its magnitudes, then its rows, then its columns.
 OWN_SLOTS = SHARED_SLOTS
 LINE_SLOTS = OWN_SLOTS + 32
 
 _FIRST_WEIGHTS = {
-    LIVE: (-0.3, 0.6, 0.3, 0.4),
-    ZERO: (-0.6, 0.0, 0.2, 0.2, 0.3, 0.3, -0.15, 0.25, 0.2, 0.0, 0.0, 0.0),
+    LIVE: (-0.24, 0.48, 0.24, 0.32, 0.3),
+    ZERO: (-0.5, 0.0, 0.06, 0.06, 0.4, 0.13, -0.13, 0.06, 0.02, 0.03, -0.08, -0.07, 0.0, 0.06, 0.12),
+    PICTURE_ZERO: (-0.54, -0.3, 0.0, 0.17, 0.21, 0.24, -0.11, 0.26, 0.25, 0.08, 0.03, 0.07, 0.14, 0.16, 0.46),
     **dict.fromkeys(range(MAGNITUDE, SIGN), (0.0, 0.25, 0.15, 0.2, 0.15, 0.1, 0.15)),
-    SIGN: (0.2, 0.4, 0.4),
+    SIGN: (0.2, 0.35, 0.35, 0.0),
+    PICTURE_SIGN: (0.1, 0.2, 0.2, 0.6),
 }
 
 # Geometry of a tensor as a matrix, as the kernels take it.
 ROWS, COLUMNS, TAPS, WIDTH, LOGARITHMIC, HAS_ZEROS, MIXED, HAS_SIGNS, EXTRA_BITS, TOP_BIT, REPEATS = range(11)
 
 # What runs along: means in 1/256, counts of cells seen.
-ALL_MEAN, ALL_SEEN, ALL_COUNT, ROW_MEAN, ROW_SEEN, ROW_COUNT, ROW_CELLS, ROWS_LEFT, ABOVE, LIVE_COLUMNS = range(10)
-RUNNING = 10
+ALL_MEAN, ALL_SEEN, ALL_COUNT, ROW_MEAN, ROW_SEEN, ROW_COUNT, ROW_CELLS, ROWS_LEFT, ABOVE, LIVE_COLUMNS, BEFORE = range(11)
+RUNNING = 11
 
 
 class Cells(NamedTuple):

@@ -21,6 +21,8 @@ from ellzero.codec.logistic import LOGIT_LIMIT, rate_table, squash_table, stretc
 
 WEIGHT_ONE = 1 << 16
 MIXER_RATE = 14
+"""How far weights follow a decision, as a rule."""
+
 MAX_INPUTS = 16
 
 _SQUASH = squash_table()
@@ -101,6 +103,7 @@ def mix(
     mixer: Integer,
     bit: Integer,
     limit: Integer,
+    rate: Integer,
 ) -> np.int64:
     """Codes a decision.
 
@@ -115,6 +118,7 @@ def mix(
         mixer: the row of the weights.
         bit: the decision; anything where it is read.
         limit: how many decisions a cell remembers.
+        rate: how far the weights follow the decision; `MIXER_RATE` as a rule.
 
     Returns:
         The decision, int64.
@@ -137,7 +141,7 @@ def mix(
         decided = decode_bit(state, data, p)
     else:
         encode_bit(state, data, decided, p)
-    error = ((decided << np.int64(16)) - p) * np.int64(MIXER_RATE)
+    error = ((decided << np.int64(16)) - p) * np.int64(rate)
     for index in range(inputs):
         weights[mixer, index] += (slots[_SAID + index] * error + np.int64(1 << 19)) >> np.int64(20)
         slot = slots[index]
@@ -161,6 +165,7 @@ def code_mixed(
     mixer: Integer,
     bit: Integer,
     limit: Integer,
+    rate: Integer,
 ) -> np.int64:
     """Codes a decision as `mix` does, as a call of its own, where decisions are few; all numbers are int64."""
-    return mix(state, data, decode, memory, weights, slots, inputs, mixer, bit, limit)
+    return mix(state, data, decode, memory, weights, slots, inputs, mixer, bit, limit, rate)

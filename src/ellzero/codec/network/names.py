@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ellzero.codec.jit import Integer, kernel
 from ellzero.codec.kernels import Buffer, State
-from ellzero.codec.network.mixing import WEIGHT_ONE, Memory, Model, Slots, Weights, code_mixed, new_model
+from ellzero.codec.network.mixing import MIXER_RATE, WEIGHT_ONE, Memory, Model, Slots, Weights, code_mixed, new_model
 
 MAX_NAME = 1 << 12
 HISTORY = 1 << 20
@@ -82,7 +82,9 @@ def code_name(
             slots[5] = np.int64(256) + (known * np.int64(2) + wanted if agrees else zero)
             mixer = zero if not agrees else (one if known < np.int64(3) else np.int64(2))
             bit = (np.int64(history[at]) >> shift) & one
-            node = node * np.int64(2) + code_mixed(state, data, decode, memory, weights, slots, inputs, mixer, bit, limit_of_cells)
+            node = node * np.int64(2) + code_mixed(
+                state, data, decode, memory, weights, slots, inputs, mixer, bit, limit_of_cells, np.int64(MIXER_RATE)
+            )
         byte = np.uint8(node & np.int64(255))
         if written[2] > zero and history[written[1]] == byte:
             written[1] += one

@@ -13,11 +13,11 @@ from ellzero.codec.network.layout import (
     MAGNITUDE,
     MAGNITUDE_SLOTS,
     OWN_SLOTS,
-    SIGN,
     SIGN_SLOTS,
     UNARY,
+    WINDOW_SLOTS,
 )
-from ellzero.codec.network.mixing import Memory, Slots, Weights, code_alone, code_mixed, code_raw, mix
+from ellzero.codec.network.mixing import MIXER_RATE, Memory, Slots, Weights, code_alone, code_mixed, code_raw, mix
 
 LIMIT = 255
 MAX_LEVEL_BITS = 29
@@ -66,7 +66,8 @@ def code_magnitude(
         slots[4] = base + 97 + pair
         slots[5] = base + 161 + min(np.int64(tap), np.int64(30))
         slots[6] = base + 192 + lines
-        if not mix(state, data, decode, memory, weights, slots, inputs, MAGNITUDE - 1 + magnitude, np.int64(size > magnitude), LIMIT):
+        more = np.int64(size > magnitude)
+        if not mix(state, data, decode, memory, weights, slots, inputs, MAGNITUDE - 1 + magnitude, more, LIMIT, MIXER_RATE):
             return magnitude
         magnitude += one
     rest = np.int64(size) - np.int64(UNARY)
@@ -97,12 +98,16 @@ def code_sign(
     up: Integer,
     block: Integer,
     over: Integer,
+    window: Integer,
+    mixer: Integer,
 ) -> np.int64:
     """Codes whether a level is negative, seeing the levels around it. Returns 1 where it is, int64."""
     slots[0] = SIGN_SLOTS
     slots[1] = SIGN_SLOTS + 1 + _ternary(left) * np.int64(3) + _ternary(up)
     slots[2] = SIGN_SLOTS + 10 + _ternary(block) * np.int64(3) + _ternary(over)
-    return code_mixed(state, data, decode, memory, weights, slots, np.int64(3), np.int64(SIGN), negative, np.int64(LIMIT))
+    slots[3] = WINDOW_SLOTS + np.int64(47) + np.int64(window)
+    inputs, limit, rate = np.int64(4), np.int64(LIMIT), np.int64(MIXER_RATE)
+    return code_mixed(state, data, decode, memory, weights, slots, inputs, np.int64(mixer), negative, limit, rate)
 
 
 @inlined

@@ -76,6 +76,14 @@ def of_every_kind(seed: int) -> list[Entry]:
             grid=Uniform(steps=tuple(float(np.float32(step)) for step in source.random(6) + 0.1)),
         ),
         Quantised(
+            name="picture",
+            dtype=DType.F32,
+            shape=(9, 30),
+            levels=(source.integers(-9, 10, (9, 30)) * (source.random((9, 30)) < 0.4) * (np.arange(30) % 7 > 0)).astype(np.int32),
+            grid=Logarithmic(smallest=0.25, ratio=1.3125),
+            image_width=6,
+        ),
+        Quantised(
             name="by ratio",
             dtype=DType.F16,
             shape=(6, 5),

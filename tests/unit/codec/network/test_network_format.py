@@ -92,7 +92,7 @@ def test_the_bytes_of_a_tiny_network_stay_what_they_are():
     assert written(entries) == written(entries)
 
 
-LITERAL = "89 6c 30 0a 00 02 01 11 59 af 69 68 b6 37 e9 7e b7 97 81 ac 58 bb ae 34 ad 00 00 0c 87 fa 44"
+LITERAL = "89 6c 30 0a 00 02 01 0e c0 39 96 77 84 53 1d 3e 95 40 2b e0 22 40 00 00 84 af 9f 38"
 
 
 @pytest.mark.parametrize("mixed_cells", [1 << 18, 10])
