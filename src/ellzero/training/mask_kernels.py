@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from ellzero.codec.jit import config, kernel
 
-LIMIT = 2**20
-"""Scalars of a tensor up to which the kernels are used: they run on one thread, and torch takes several for a larger one."""
+SMALLEST, LARGEST = 2**12, 2**20
+"""Scalars of the tensors that the kernels are used for: smaller ones are cheaper together in one foreach operation, and for a larger one
+torch takes several threads, a kernel one."""
 
 Floats = NDArray[np.float32]
 
@@ -30,14 +31,14 @@ def add_sign_and_keep_(gradients: Floats, weights: Floats, kept: NDArray[np.bool
 
 
 def fits(tensor: Tensor) -> bool:
-    """Says whether the kernels take a tensor: an ordinary one, contiguous, float32, on a CPU, and not large."""
+    """Says whether the kernels take a tensor: an ordinary one, contiguous, float32, on a CPU, neither small nor large."""
     return (
         type(tensor) in (Tensor, nn.Parameter)  # a distributed tensor or another subclass may have no memory of its own
         and tensor.dtype is torch.float32
         and tensor.is_cpu
         and tensor.layout is torch.strided
         and tensor.is_contiguous()
-        and tensor.numel() <= LIMIT
+        and SMALLEST <= tensor.numel() <= LARGEST
         and not config.DISABLE_JIT
     )
 

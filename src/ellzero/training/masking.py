@@ -91,7 +91,7 @@ class Keep:
         self._factors: dict[str, Tensor] = {}
         self.survivors = Survivors(self._masks)
 
-    def add_gradient_(self, method: Method, params: Params, state: nn.Module, at: At, scale: float) -> Collection[str]:
+    def add_gradient_(self, method: Method, params: Params, state: nn.Module, at: At, scale: float) -> list[str]:
         """Does what `method.add_gradient_` does and sets gradients of pruned weights to 0, where both together are cheaper.
 
         Returns:
@@ -101,23 +101,25 @@ class Keep:
             TypeError: a gradient is sparse.
         """
         if isinstance(method, RL1) and not method.proximal:
-            return self._add_sign_(params, np.float32(value_at(method.alpha, at) * scale))
+            return self._add_sign_(method, params, state, at, scale)
         return self.survivors.add_gradient_(method, params, state, at, scale)
 
     @torch.no_grad()
-    def _add_sign_(self, params: Params, alpha: np.float32) -> Collection[str]:
-        pairs: list[tuple[str, Tensor, Floats]] = []
-        for name, weight in params.items():
-            row, gradient = self._rows.of(name, weight), weight.grad
-            if row is None or gradient is None or not fits(gradient):
-                return ()
-            pairs.append((name, gradient, row))
-        for name, gradient, row in pairs:
-            if name not in self._bytes:
-                self._bytes[name] = np.ones(row.size, np.bool_)
-            increment_version(gradient)
-            add_sign_and_keep_(row_of(gradient), row, self._bytes[name], alpha)
-        return params.keys()
+    def _add_sign_(self, method: RL1, params: Params, state: nn.Module, at: At, scale: float) -> list[str]:
+        alpha = np.float32(value_at(method.alpha, at) * scale)
+        done: list[str] = []
+        for name, kept in self._bytes.items():
+            weight = params.get(name)
+            gradient = None if weight is None else weight.grad
+            row = None if weight is None else self._rows.of(name, weight)
+            if row is not None and gradient is not None and fits(gradient):
+                increment_version(gradient)
+                add_sign_and_keep_(row_of(gradient), row, kept, alpha)
+                done.append(name)
+        rest = {name: parameter for name, parameter in params.items() if name not in done}
+        if done and rest:
+            method.add_gradient_(rest, state, at, scale)
+        return done
 
     def apply_to_gradients_(self, params: Params, *, but: Collection[str] = ()) -> None:
         """Sets the dense gradients that exist to 0 where their weight is pruned, but those named."""

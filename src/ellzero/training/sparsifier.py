@@ -1,6 +1,6 @@
 """The handle that `attach` returns: what happens around every optimizer step, and the masks in force."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -232,7 +232,7 @@ class Sparsifier:
             return
         each = self._attached[optimizer]
         params, at, scale = _requiring_grad(each.params), self._at(each.step), _gradient_scale(optimizer)
-        done: Collection[str] = ()
+        done: list[str] = []
         if params and self.phase is Phase.REGULARISE:
             if each.watch.due():
                 self.last = measure(self.method, params, self.state, at, scale)

@@ -72,61 +72,79 @@ def test_a_masked_run_has_the_same_bits(optimizer_name: str, method: RL1, share:
         return everything_of(model, optimizer)
 
     by_kernel = run()
-    assert len(calls) == 6 * 4
-    monkeypatch.setattr(mask_kernels, "LIMIT", -1)
+    assert calls == [4096] * 6
+    monkeypatch.setattr(mask_kernels, "LARGEST", -1)
     by_torch = run()
-    assert len(calls) == 6 * 4
+    assert len(calls) == 6
     assert all(torch.equal(one, other) for one, other in zip(by_kernel, by_torch, strict=True))
 
 
 def test_which_tensors_the_kernels_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert fits(torch.zeros(3, 4))
-    assert fits(nn.Parameter(torch.zeros(3, 4)))
-    assert not fits(torch.zeros(3, 4, dtype=torch.float64))
-    assert not fits(torch.zeros(3, 4).t())
-    assert not fits(torch.zeros(3, 4).to_sparse())
-    assert not fits(torch.zeros(3, 4, device="meta"))
-    assert not fits(torch.zeros(1).expand(mask_kernels.LIMIT + 1).contiguous())
+    assert fits(torch.zeros(64, 64))
+    assert fits(nn.Parameter(torch.zeros(64, 65)))
+    assert not fits(torch.zeros(63, 65))
+    assert not fits(torch.zeros(mask_kernels.LARGEST + 1))
+    assert not fits(torch.zeros(64, 64, dtype=torch.float64))
+    assert not fits(torch.zeros(64, 65).t())
+    assert not fits(torch.zeros(64, 64).to_sparse())
+    assert not fits(torch.zeros(64, 64, device="meta"))
     monkeypatch.setattr(mask_kernels.config, "DISABLE_JIT", True)
-    assert not fits(torch.zeros(3, 4))
+    assert not fits(torch.zeros(64, 64))
 
 
 def test_a_weight_that_has_moved_in_memory_is_found_again() -> None:
-    rows, weight = Rows(), nn.Parameter(torch.ones(2, 3))
+    rows, weight = Rows(), nn.Parameter(torch.ones(64, 64))
     first = rows.of("w", weight)
     assert first is not None
     assert rows.of("w", weight) is first
-    weight.data = torch.full((2, 3), 2.0)
+    weight.data = torch.full((64, 64), 2.0)
     second = rows.of("w", weight)
     assert second is not None
-    np.testing.assert_array_equal(second, np.full(6, 2.0, np.float32))
-    weight.data = torch.full((2, 3), 3.0, dtype=torch.float64)
+    np.testing.assert_array_equal(second, np.full(4096, 2.0, np.float32))
+    weight.data = torch.full((64, 64), 3.0, dtype=torch.float64)
     assert rows.of("w", weight) is None
 
 
+def halves(first: float, second: float) -> Tensor:
+    return torch.tensor([first, second]).repeat_interleave(4096)
+
+
 def test_autograd_hears_of_the_change() -> None:
-    weight = nn.Parameter(torch.ones(4))
-    keep = Keep({"w": torch.tensor([True, False, True, False])})
+    weight = nn.Parameter(halves(1.0, 1.0))
+    keep = Keep({"w": halves(1, 0) != 0})
     before = weight._version
     keep.apply_to_weights_({"w": weight})
     assert weight._version > before
-    assert weight.tolist() == [1.0, 0.0, 1.0, 0.0]
+    assert torch.equal(weight, halves(1.0, 0.0))
 
 
 def test_pruned_weights_and_gradients_that_are_nan_become_0() -> None:
-    weight = nn.Parameter(torch.tensor([torch.nan, 1.0]))
-    weight.grad = torch.tensor([torch.nan, 1.0])
-    keep, method = Keep({"w": torch.tensor([False, True])}), RL1(alpha=0.5)
-    assert set(keep.add_gradient_(method, {"w": weight}, method.init({"w": weight}), At(), 2.0)) == {"w"}
+    weight = nn.Parameter(halves(torch.nan, 1.0))
+    weight.grad = halves(torch.nan, 1.0)
+    keep, method = Keep({"w": halves(0, 1) != 0}), RL1(alpha=0.5)
+    assert keep.add_gradient_(method, {"w": weight}, method.init({"w": weight}), At(), 2.0) == ["w"]
     keep.apply_to_weights_({"w": weight})
-    assert weight.grad.tolist() == [0.0, 2.0]
-    assert weight.tolist() == [0.0, 1.0]
+    assert torch.equal(weight.grad, halves(0.0, 2.0))
+    assert torch.equal(weight, halves(0.0, 1.0))
 
 
-def test_one_gradient_that_a_kernel_cannot_take_leaves_all_to_the_method() -> None:
-    weight, other = nn.Parameter(torch.ones(4)), nn.Parameter(torch.ones(4))
-    weight.grad = torch.zeros(4)
-    params: dict[str, Tensor] = {"w": weight, "x": other}
+def test_what_no_kernel_takes_is_left_to_the_method() -> None:
+    weight, small = nn.Parameter(halves(1.0, -1.0)), nn.Parameter(torch.ones(4))
+    weight.grad, small.grad = halves(0.0, 0.0), torch.zeros(4)
+    params: dict[str, Tensor] = {"w": weight, "x": small}
+    keep, method = Keep({"w": halves(0, 1) != 0, "x": torch.tensor([True, False, True, True])}), RL1(alpha=0.5)
+    assert keep.add_gradient_(method, params, method.init(params), At(), 1.0) == ["w"]
+    assert torch.equal(weight.grad, halves(0.0, -0.5))
+    assert small.grad.tolist() == [0.5] * 4  # its mask is applied afterwards, with all others
+    keep.apply_to_gradients_(params, but=["w"])
+    assert small.grad.tolist() == [0.5, 0.0, 0.5, 0.5]
+
+
+def test_without_a_kernel_nothing_is_added() -> None:
+    small = nn.Parameter(torch.ones(4))
+    small.grad = torch.zeros(4)
     method = RL1(alpha=0.5)
-    assert not Keep({"w": torch.tensor([True, False, True, True])}).add_gradient_(method, params, method.init(params), At(), 1.0)
-    assert weight.grad.tolist() == [0.0] * 4
+    assert not Keep({"x": torch.tensor([True, False, True, True])}).add_gradient_(
+        method, {"x": small}, method.init({"x": small}), At(), 1.0
+    )
+    assert small.grad.tolist() == [0.0] * 4

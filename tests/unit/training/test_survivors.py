@@ -76,7 +76,7 @@ def check_same_bits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(size % LANES == 0 for size in sizes)
     sizes.clear()
     monkeypatch.setattr(survivors, "SHARE", 0.0)
-    monkeypatch.setattr(mask_kernels, "LIMIT", -1)
+    monkeypatch.setattr(mask_kernels, "LARGEST", -1)
     whole = everything_of(*run())
     assert not sizes
     assert len(gathered) == len(whole)
