@@ -183,16 +183,16 @@ def figure() -> None:
     sizes = ([line["nonzeros"] for line in runs], [line["details"]["quantised_bytes"] for line in runs])
     # MIRACLE (Havasi et al. 2019) and Bayesian Compression (Louizos et al. 2017) as they report themselves.
     others = (
-        [(431_080 / 342, 0.96, "the paper, DRR")],
-        [(1520, 0.96, "MIRACLE"), (3030, 0.69, ""), (2300, 1.0, "Bayesian Compression")],
+        {"the paper, DRR": [(431_080 / 342, 0.96)]},
+        {"MIRACLE": [(1520, 0.96), (3030, 0.69)], "Bayesian Compression": [(2300, 1.0)]},
     )
     for axes, own, theirs, label in zip(panels, sizes, others, ("non-zeros of 431,080", "bytes of the file"), strict=True):
         axes.plot(own, errors, "o", color="#0072b2", alpha=0.75, label="ellzero, one run")
-        for marker, (size, error, name) in zip("s^v", theirs, strict=False):
-            axes.plot(size, error, marker if name else "^", color="0.5", label=name or None)
+        for marker, (name, points) in zip("sv", theirs.items(), strict=False):
+            axes.plot(*zip(*points, strict=True), marker, color="0.5", label=name)
         for level in LEVELS:
             axes.axhline(level, color="0.85", linewidth=0.6, zorder=0)
-        axes.set_xscale("log")
+        axes.set_xlim(left=0)
         axes.set_xlabel(label)
         axes.legend(frameon=False, fontsize=8)
         axes.spines[["top", "right"]].set_visible(False)
