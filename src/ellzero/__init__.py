@@ -15,6 +15,7 @@ _HOMES = {
     "ellzero.archive.grids": ("LogGrid", "Quantiser", "UniformGrid"),
     "ellzero.archive.load": ("NetworkFile", "load_file", "load_model", "open_file"),
     "ellzero.archive.on_grid": ("OnGrid",),
+    "ellzero.archive.rescale": ("rescale",),
     "ellzero.archive.save": ("save_file", "save_model"),
     "ellzero.archive.shared_step": ("SharedStep", "shared_step"),
     "ellzero.archive.synthesise": ("synthetic_inputs",),

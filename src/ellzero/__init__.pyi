@@ -6,6 +6,7 @@ from ellzero.archive.entries import Report as Report
 from ellzero.archive.grids import LogGrid as LogGrid, Quantiser as Quantiser, UniformGrid as UniformGrid
 from ellzero.archive.load import NetworkFile as NetworkFile, load_file as load_file, load_model as load_model, open_file as open_file
 from ellzero.archive.on_grid import OnGrid as OnGrid
+from ellzero.archive.rescale import rescale as rescale
 from ellzero.archive.save import save_file as save_file, save_model as save_model
 from ellzero.archive.shared_step import SharedStep as SharedStep, shared_step as shared_step
 from ellzero.archive.synthesise import synthetic_inputs as synthetic_inputs

@@ -88,35 +88,6 @@ def weight_bits(alive: Bool[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return (_VALUE_BITS + torch.log2((1 - p) / p)).float().reshape(alive.shape)
 
 
-@torch.no_grad()
-def estimated_bits(params: Params) -> float:
-    """Estimates the size of a file without coding: positions, magnitudes and signs of weights on a grid, in bits, without names.
-
-    Positions: which rows and columns live, then every cell of those at p = row * column / all, as in `weight_bits`. Magnitudes at their
-    entropy, each value counted half a time more. On trained LeNets it is within 3 % of the coded bytes.
-
-    Args:
-        params: name -> weights, few values each.
-    """
-    return sum(_tensor_bits(parameter.detach()) for parameter in params.values() if bool(parameter.detach().any()))
-
-
-def _tensor_bits(weight: Tensor) -> float:
-    alive = (weight != 0).reshape(weight.shape[0] if weight.ndim >= 2 else 1, -1)
-    rows, columns = alive.any(1), alive.any(0)
-    lines = [TensorCount(shape=(len(line),), nonzeros=int(line.sum())) for line in (rows, columns)]
-    bits = sum(position_entropy_bits(line) for line in lines)
-    block = alive[rows][:, columns].double()
-    share = block.mean()
-    in_row = (block.sum(1, keepdim=True) + share) / (block.shape[1] + 1)
-    in_column = (block.sum(0, keepdim=True) + share) / (block.shape[0] + 1)
-    p = (in_row * in_column / share).clamp(1e-4, 0.98)
-    bits -= float((block * torch.log2(p) + (1 - block) * torch.log2(1 - p)).sum())
-    counts = weight.abs()[weight != 0].unique(return_counts=True)[1].double()
-    bits -= float((counts * torch.log2((counts + 0.5) / (counts + 0.5).sum())).sum())
-    return bits + float(counts.sum())
-
-
 def reordered(model: nn.Module, example: Tensor | None) -> nn.Module:
     """Copies a network with its hidden units in the order that is coded best; a network that cannot be traced is returned as it is."""
     if example is None:

@@ -6,11 +6,11 @@ from torch import nn
 
 from ellzero.archive.grids import LogGrid
 from ellzero.params import count_nonzeros, everything, select
+from ellzero.training.estimate import estimated_bits
 from ellzero.training.file_size import (
     Bytes,
     Named,
     coded_bytes,
-    estimated_bits,
     expected_nonzeros,
     magnitudes_of,
     prune_to_fit_,
