@@ -22,7 +22,7 @@ class ByteModel:
 
     Args:
         level: 1 to 9.
-        wide: whether the parts are those of level 7, of which lower levels spare texts some.
+        wide: whether the parts are those of level 7, which suit what is no text.
         table_bits: log2 of the number of buckets.
         history_bits: log2 of the bytes kept.
     """

@@ -79,8 +79,8 @@ PRESETS = {
     ),
 }  # fmt: skip
 
-WIDENED = (5, 6)
-"""The levels that take the parts of level 7 for what does not look like text."""
+WIDENED = (5, 6, 8, 9)
+"""The levels that take the parts of level 7 for what does not look like text: lower ones have fewer, higher ones some for texts alone."""
 
 
 def preset_for(level: int, wide: bool) -> Preset:
