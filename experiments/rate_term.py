@@ -205,7 +205,9 @@ def figure() -> None:
                 for ratio in RATIOS
                 if own[ratio]
             ]
-            axes.plot([x for x, _ in points], [y for _, y in points], "o-", color=colour, markersize=4, label=way)
+            if points:
+                axes.plot([x for x, _ in points], [y for _, y in points], "o-", color=colour, markersize=4, label=way)
+        axes.locator_params(axis="x", nbins=4)
         axes.set_xlabel(label)
         axes.set_ylabel("bytes of the file" if index == 0 else "")
         axes.spines[["top", "right"]].set_visible(False)
