@@ -12,6 +12,9 @@ from ellzero.codec.network.grids import Grid, Logarithmic, Uniform
 # Parameters of a grid are rounded to so many bits of mantissa, because each bit of them is in the file.
 _MANTISSA_BITS = 5
 
+# A grid reaches from the geometric mean down to the mean over this: 9 levels of ratio 1.3.
+_REACH = 10.7
+
 
 @dataclass(frozen=True, kw_only=True)
 class Levels:
@@ -48,18 +51,24 @@ class LogGrid:
 
     Args:
         ratio: of neighbouring magnitudes, above 1; rounded to a 32nd. A weight moves by at most a factor of about sqrt(ratio).
-        levels: the most magnitudes; what lies farther from the geometric mean gets the nearest of them.
+        levels: half as many lie below the geometric mean at most, and smaller weights get the smallest of them; None reaches down to a tenth
+            of the mean. Above it there are as many as the largest weight takes: the large weights are the ones that count.
 
     Raises:
         ValueError: a ratio of 1 or less, or fewer than one level.
     """
 
     ratio: float = 1.3
-    levels: int = 19
+    levels: int | None = None
 
     def __post_init__(self) -> None:
-        if not 1 < self.ratio < math.inf or self.levels < 1:
+        if not 1 < self.ratio < math.inf or (self.levels is not None and self.levels < 1):
             raise ValueError(f"LogGrid({self.ratio}, levels={self.levels}): the ratio must be above 1, and there must be a level")
+
+    @property
+    def below(self) -> int:
+        """Number of levels below the geometric mean at most."""
+        return max(1, math.floor(math.log(_REACH, self.ratio))) if self.levels is None else self.levels // 2
 
     def quantise(self, name: str, values: NDArray[np.float64]) -> Levels | None:
         """Rounds each weight to the nearest magnitude of the grid."""
@@ -70,8 +79,8 @@ class LogGrid:
             return Levels(levels=np.zeros(values.shape, np.int32), grid=Logarithmic(smallest=1.0, ratio=ratio))
         middle = math.exp(float(np.log(nonzero).mean()))
         below = math.ceil(math.log(middle / float(nonzero.min()), ratio) - 0.5)
-        smallest = rounded_up(middle * ratio ** -min(max(below, 0), self.levels // 2))
-        highest = min(self.levels, math.ceil(math.log(max(float(nonzero.max()) / smallest, 1.0), ratio)) + 1)
+        smallest = rounded_up(middle * ratio ** -min(max(below, 0), self.below))
+        highest = math.ceil(math.log(max(float(nonzero.max()) / smallest, 1.0), ratio)) + 1
         table = smallest * ratio ** np.arange(highest, dtype=np.float64)
         return Levels(levels=nearest_levels(values, table), grid=Logarithmic(smallest=smallest, ratio=ratio))
 

@@ -216,3 +216,27 @@ def test_reports_are_plain_values(tmp_path: Path):
     assert json.loads(json.dumps(asdict(report)))["nonzeros"] == 8
     assert report.sparse_bytes == 32
     assert report.dense_bytes == 256
+
+
+@pytest.mark.parametrize("ratio", [1.05, 1.3, 2.0])
+def test_large_weights_keep_their_size_on_a_logarithmic_grid(ratio: float):
+    """They were set to the largest of 19 magnitudes: a network trained with layerwise normalisation went from 2 to 14 % error."""
+    values = np.concatenate([np.full(2000, 1e-3), np.full(5, 0.7), np.full(5, -40.0)])
+    found = LogGrid(ratio).quantise("w", values)
+    assert found is not None
+    from ellzero.archive.on_grid import magnitudes
+
+    table = magnitudes(found.grid, int(np.abs(found.levels).max()))  # type: ignore[arg-type]
+    back = table[np.abs(found.levels) - 1] * np.sign(found.levels)
+    assert np.abs(np.log(back / values)).max() <= 0.51 * np.log(ratio) + 0.04  # the ratio itself is rounded to a 32nd
+
+
+@pytest.mark.parametrize("ratio", [1.05, 1.3])
+def test_a_fine_grid_reaches_as_far_down_as_a_coarse_one(ratio: float):
+    values = np.array([0.15, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    found = LogGrid(ratio).quantise("w", values)
+    assert found is not None
+    from ellzero.archive.on_grid import magnitudes
+
+    smallest = magnitudes(found.grid, 1)[0]  # type: ignore[arg-type]
+    assert smallest == pytest.approx(0.15, rel=0.5 * (ratio - 1) + 0.05)
