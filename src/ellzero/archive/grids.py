@@ -51,8 +51,8 @@ class LogGrid:
 
     Args:
         ratio: of neighbouring magnitudes, above 1; rounded to a 32nd. A weight moves by at most a factor of about sqrt(ratio).
-        levels: half as many lie below the geometric mean at most, and smaller weights get the smallest of them; None reaches down to a tenth
-            of the mean. Above it there are as many as the largest weight takes: the large weights are the ones that count.
+        levels: half as many lie below the geometric mean at most, and smaller weights get the smallest of them; None reaches down to a
+            tenth of the mean. Above it there are as many as the largest weight takes: the large weights are the ones that count.
 
     Raises:
         ValueError: a ratio of 1 or less, or fewer than one level.
