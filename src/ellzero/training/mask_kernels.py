@@ -8,8 +8,11 @@ from torch import Tensor, nn
 from ellzero.codec.jit import config, kernel
 
 SMALLEST, LARGEST = 2**12, 2**20
-"""Scalars of the tensors that the kernels are used for: smaller ones are cheaper together in one foreach operation, and for a larger one
-torch takes several threads, a kernel one."""
+"""Scalars of the tensors that the kernels are used for. Smaller ones are cheaper together in one foreach operation, unless there are few
+tensors in all; for a larger one torch takes several threads, a kernel one."""
+
+FEW = 16
+"""Tensors of a network up to which the kernels are used for small ones, too."""
 
 Floats = NDArray[np.float32]
 
@@ -30,7 +33,7 @@ def add_sign_and_keep_(gradients: Floats, weights: Floats, kept: NDArray[np.bool
         gradients[i] = pulled if kept[i] else np.float32(0)
 
 
-def fits(tensor: Tensor) -> bool:
+def fits(tensor: Tensor, smallest: int = SMALLEST) -> bool:
     """Says whether the kernels take a tensor: an ordinary one, contiguous, float32, on a CPU, neither small nor large."""
     return (
         type(tensor) in (Tensor, nn.Parameter)  # a distributed tensor or another subclass may have no memory of its own
@@ -38,15 +41,20 @@ def fits(tensor: Tensor) -> bool:
         and tensor.is_cpu
         and tensor.layout is torch.strided
         and tensor.is_contiguous()
-        and SMALLEST <= tensor.numel() <= LARGEST
+        and smallest <= tensor.numel() <= LARGEST
         and not config.DISABLE_JIT
     )
 
 
 class Rows:
-    """Weights as rows of numbers for the kernels; a row is made anew where a weight has moved in memory."""
+    """Weights as rows of numbers for the kernels; a row is made anew where a weight has moved in memory.
 
-    def __init__(self) -> None:
+    Args:
+        smallest: scalars of a tensor from which on there is a row.
+    """
+
+    def __init__(self, smallest: int = SMALLEST) -> None:
+        self._smallest = smallest
         self._rows: dict[str, tuple[int, Floats | None]] = {}
 
     def of(self, name: str, weight: Tensor) -> Floats | None:
@@ -56,7 +64,7 @@ class Rows:
         address, row = self._rows.get(name, (-1, None))
         # The row keeps the old memory, so that an address never means two things.
         if address != weight.data_ptr() or row is None:
-            row = row_of(weight) if fits(weight) else None
+            row = row_of(weight) if fits(weight, self._smallest) else None
             self._rows[name] = (weight.data_ptr(), row)
         return row
 

@@ -10,7 +10,7 @@ from torch.autograd.graph import increment_version
 from ellzero.methods import RL1, Method
 from ellzero.methods.schedule import value_at
 from ellzero.params import canonical_name
-from ellzero.training.mask_kernels import Floats, Rows, add_sign_and_keep_, fits, keep_, row_of
+from ellzero.training.mask_kernels import FEW, SMALLEST, Floats, Rows, add_sign_and_keep_, fits, keep_, row_of
 from ellzero.training.survivors import Survivors
 from ellzero.types import At, Masks, Params
 
@@ -87,7 +87,8 @@ class Keep:
         # A mask that keeps everything costs nothing.
         self._masks = {name: mask for name, mask in masks.items() if not bool(mask.all())}
         self._bytes = {name: mask.flatten().numpy() for name, mask in self._masks.items() if mask.is_cpu}
-        self._rows = Rows()
+        self._smallest = 1 if len(masks) <= FEW else SMALLEST
+        self._rows = Rows(self._smallest)
         self._factors: dict[str, Tensor] = {}
         self.survivors = Survivors(self._masks)
 
@@ -108,11 +109,14 @@ class Keep:
     def _add_sign_(self, method: RL1, params: Params, state: nn.Module, at: At, scale: float) -> list[str]:
         alpha = np.float32(value_at(method.alpha, at) * scale)
         done: list[str] = []
-        for name, kept in self._bytes.items():
-            weight = params.get(name)
-            gradient = None if weight is None else weight.grad
-            row = None if weight is None else self._rows.of(name, weight)
-            if row is not None and gradient is not None and fits(gradient):
+        for name, weight in params.items():
+            gradient, kept = weight.grad, self._bytes.get(name)
+            if gradient is None or (kept is None and self._smallest == SMALLEST):
+                continue
+            row = self._rows.of(name, weight)
+            if row is not None and fits(gradient, self._smallest):
+                if kept is None:
+                    kept = self._bytes[name] = np.ones(row.size, np.bool_)
                 increment_version(gradient)
                 add_sign_and_keep_(row_of(gradient), row, kept, alpha)
                 done.append(name)
@@ -125,7 +129,7 @@ class Keep:
         """Sets the dense gradients that exist to 0 where their weight is pruned, but those named."""
         names = [name for name in self._masks if name in params and name not in but]
         tensors = {name: grad for name in names if (grad := params[name].grad) is not None and grad.layout is torch.strided}
-        self._apply_(tensors, {name: row_of(grad) if fits(grad) else None for name, grad in tensors.items()})
+        self._apply_(tensors, {name: row_of(grad) if fits(grad, self._smallest) else None for name, grad in tensors.items()})
 
     def apply_to_weights_(self, params: Params) -> None:
         """Sets pruned weights to 0."""

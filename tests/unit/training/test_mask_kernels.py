@@ -72,10 +72,10 @@ def test_a_masked_run_has_the_same_bits(optimizer_name: str, method: RL1, share:
         return everything_of(model, optimizer)
 
     by_kernel = run()
-    assert calls == [4096] * 6
+    assert calls == [1024, 64, 4096, 64] * 6
     monkeypatch.setattr(mask_kernels, "LARGEST", -1)
     by_torch = run()
-    assert len(calls) == 6
+    assert len(calls) == 24
     assert all(torch.equal(one, other) for one, other in zip(by_kernel, by_torch, strict=True))
 
 
@@ -129,22 +129,23 @@ def test_pruned_weights_and_gradients_that_are_nan_become_0() -> None:
 
 
 def test_what_no_kernel_takes_is_left_to_the_method() -> None:
-    weight, small = nn.Parameter(halves(1.0, -1.0)), nn.Parameter(torch.ones(4))
-    weight.grad, small.grad = halves(0.0, 0.0), torch.zeros(4)
-    params: dict[str, Tensor] = {"w": weight, "x": small}
+    weight, double = nn.Parameter(halves(1.0, -1.0)), nn.Parameter(torch.ones(4, dtype=torch.float64))
+    weight.grad, double.grad = halves(0.0, 0.0), torch.zeros(4, dtype=torch.float64)
+    params: dict[str, Tensor] = {"w": weight, "x": double}
     keep, method = Keep({"w": halves(0, 1) != 0, "x": torch.tensor([True, False, True, True])}), RL1(alpha=0.5)
     assert keep.add_gradient_(method, params, method.init(params), At(), 1.0) == ["w"]
     assert torch.equal(weight.grad, halves(0.0, -0.5))
-    assert small.grad.tolist() == [0.5] * 4  # its mask is applied afterwards, with all others
+    assert double.grad.tolist() == [0.5] * 4  # its mask is applied afterwards, with all others
     keep.apply_to_gradients_(params, but=["w"])
-    assert small.grad.tolist() == [0.5, 0.0, 0.5, 0.5]
+    assert double.grad.tolist() == [0.5, 0.0, 0.5, 0.5]
 
 
-def test_without_a_kernel_nothing_is_added() -> None:
-    small = nn.Parameter(torch.ones(4))
-    small.grad = torch.zeros(4)
-    method = RL1(alpha=0.5)
-    assert not Keep({"x": torch.tensor([True, False, True, True])}).add_gradient_(
-        method, {"x": small}, method.init({"x": small}), At(), 1.0
-    )
-    assert small.grad.tolist() == [0.0] * 4
+def test_many_small_tensors_share_one_operation() -> None:
+    params: dict[str, Tensor] = {f"w{i}": nn.Parameter(torch.ones(4)) for i in range(mask_kernels.FEW + 1)}
+    for parameter in params.values():
+        parameter.grad = torch.zeros(4)
+    mask, method = torch.tensor([True, False, True, True]), RL1(alpha=0.5)
+    assert not Keep(dict.fromkeys(params, mask)).add_gradient_(method, params, method.init(params), At(), 1.0)
+    few = dict(list(params.items())[:2])
+    assert Keep(dict.fromkeys(few, mask)).add_gradient_(method, few, method.init(few), At(), 1.0) == ["w0", "w1"]
+    assert [parameter.grad.tolist() for parameter in few.values()] == [[0.5, 0.0, 0.5, 0.5]] * 2
