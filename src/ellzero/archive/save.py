@@ -95,6 +95,8 @@ def _entries(tensors: Mapping[str, Tensor], widths: Mapping[str, int]) -> Iterat
     """Takes tensors one by one; those that are the same memory in the same shape are tied."""
     seen: dict[tuple[object, ...], str] = {}
     for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{name} is {type(tensor).__name__}, not a tensor: pass torch.as_tensor(...)")
         key = (tensor.device, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
         if tensor.numel() and key in seen:
             yield Tied(name=name, of=seen[key])

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -240,3 +242,11 @@ def test_a_fine_grid_reaches_as_far_down_as_a_coarse_one(ratio: float):
 
     smallest = magnitudes(found.grid, 1)[0]  # type: ignore[arg-type]
     assert smallest == pytest.approx(0.15, rel=0.5 * (ratio - 1) + 0.05)
+
+
+def test_what_is_no_tensor_is_refused_by_name_and_leaves_no_file(tmp_path: Path):
+    """In a process of its own: here a run-time type checker would refuse it first."""
+    code = "import numpy, ellzero; ellzero.save_file({'w': numpy.zeros(3)}, 'a.l0')"
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert "TypeError: w is ndarray, not a tensor" in run.stderr
+    assert not list(tmp_path.iterdir())
