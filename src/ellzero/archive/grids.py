@@ -66,20 +66,25 @@ class LogGrid:
             raise ValueError(f"LogGrid({self.ratio}, levels={self.levels}): the ratio must be above 1, and there must be a level")
 
     @property
-    def below(self) -> int:
-        """Number of levels below the geometric mean at most."""
-        return max(1, math.floor(math.log(_REACH, self.ratio))) if self.levels is None else self.levels // 2
+    def num_levels(self) -> int:
+        """The levels, or as many as reach equally far from the geometric mean to both sides where none are given."""
+        return 2 * max(1, math.floor(math.log(_REACH, self.ratio))) + 1 if self.levels is None else self.levels
+
+    @property
+    def rounded_ratio(self) -> float:
+        """The ratio as it stands in a file."""
+        return max(round(self.ratio * 32), 33) / 32
 
     def quantise(self, name: str, values: NDArray[np.float64]) -> Levels | None:
         """Rounds each weight to the nearest magnitude of the grid."""
         magnitudes = np.abs(values)
         nonzero = magnitudes[magnitudes > 0]
-        ratio = max(round(self.ratio * 32), 33) / 32
+        ratio = self.rounded_ratio
         if nonzero.size == 0:
             return Levels(levels=np.zeros(values.shape, np.int32), grid=Logarithmic(smallest=1.0, ratio=ratio))
         middle = math.exp(float(np.log(nonzero).mean()))
         below = math.ceil(math.log(middle / float(nonzero.min()), ratio) - 0.5)
-        smallest = rounded_up(middle * ratio ** -min(max(below, 0), self.below))
+        smallest = rounded_up(middle * ratio ** -min(max(below, 0), self.num_levels // 2))
         highest = math.ceil(math.log(max(float(nonzero.max()) / smallest, 1.0), ratio)) + 1
         table = smallest * ratio ** np.arange(highest, dtype=np.float64)
         return Levels(levels=nearest_levels(values, table), grid=Logarithmic(smallest=smallest, ratio=ratio))

@@ -46,7 +46,7 @@ class Latent(nn.Module):
         found = grid.quantise(name, values)
         assert found is not None
         assert isinstance(found.grid, Logarithmic)
-        table = torch.from_numpy(magnitudes(found.grid, grid.levels or 2 * grid.below + 1)).to(parameter.detach())
+        table = torch.from_numpy(magnitudes(found.grid, grid.num_levels)).to(parameter.detach())
         self.register_buffer("weight", parameter.detach().clone())
         self.register_buffer("shown", parameter.detach().clone())
         self.register_buffer("table", table)
@@ -130,7 +130,7 @@ class OnGrid:
 
     def __post_init__(self) -> None:
         check_hyperparameter("rate", self.rate)
-        if self.grid.levels == 1:
+        if self.grid.num_levels < 2:
             raise ValueError(f"{self.grid}: there is nothing to learn on a grid of one magnitude")
         if self.every < 1:
             raise ValueError(f"every counts steps between two counts of magnitudes, expected at least 1, got {self.every}")

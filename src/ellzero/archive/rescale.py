@@ -60,10 +60,9 @@ def rescale(model: nn.Module, example: Tensor, grid: LogGrid) -> nn.Module:
     if sum(len(part.places) for part in parts) == 0:
         return result
     powers = _least_entropy(parts, analysis.units)
-    ratio = max(round(grid.ratio * 32), 33) / 32
     for part in parts:
         shift = torch.from_numpy(part.shift(powers)).to(part.tensor)
-        part.tensor[part.tensor != 0] *= ratio**shift
+        part.tensor[part.tensor != 0] *= grid.rounded_ratio**shift
     check_equal(outputs(result, example), expected)
     return result
 

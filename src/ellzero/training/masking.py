@@ -87,7 +87,8 @@ class Keep:
         # A mask that keeps everything costs nothing.
         self._masks = {name: mask for name, mask in masks.items() if not bool(mask.all())}
         self._bytes = {name: mask.flatten().numpy() for name, mask in self._masks.items() if mask.is_cpu}
-        self._smallest = 1 if len(masks) <= FEW else SMALLEST
+        self._few = len(masks) <= FEW
+        self._smallest = 1 if self._few else SMALLEST
         self._rows = Rows(self._smallest)
         self._factors: dict[str, Tensor] = {}
         self.survivors = Survivors(self._masks)
@@ -109,25 +110,26 @@ class Keep:
     def _add_sign_(self, method: RL1, params: Params, state: nn.Module, at: At, scale: float) -> list[str]:
         alpha = np.float32(value_at(method.alpha, at) * scale)
         done: list[str] = []
+        rest: dict[str, Tensor] = {}
         for name, weight in params.items():
             gradient, kept = weight.grad, self._bytes.get(name)
-            if gradient is None or (kept is None and self._smallest == SMALLEST):
+            row = None if kept is None and not self._few else self._rows.of(name, weight)
+            if row is None or gradient is None or not fits(gradient, self._smallest):
+                rest[name] = weight
                 continue
-            row = self._rows.of(name, weight)
-            if row is not None and fits(gradient, self._smallest):
-                if kept is None:
-                    kept = self._bytes[name] = np.ones(row.size, np.bool_)
-                increment_version(gradient)
-                add_sign_and_keep_(row_of(gradient), row, kept, alpha)
-                done.append(name)
-        rest = {name: parameter for name, parameter in params.items() if name not in done}
+            if kept is None:
+                kept = self._bytes[name] = np.ones(row.size, np.bool_)
+            increment_version(gradient)
+            add_sign_and_keep_(row_of(gradient), row, kept, alpha)
+            done.append(name)
         if done and rest:
             method.add_gradient_(rest, state, at, scale)
         return done
 
     def apply_to_gradients_(self, params: Params, *, but: Collection[str] = ()) -> None:
         """Sets the dense gradients that exist to 0 where their weight is pruned, but those named."""
-        names = [name for name in self._masks if name in params and name not in but]
+        done = frozenset(but)
+        names = [name for name in self._masks if name in params and name not in done]
         tensors = {name: grad for name in names if (grad := params[name].grad) is not None and grad.layout is torch.strided}
         self._apply_(tensors, {name: row_of(grad) if fits(grad, self._smallest) else None for name, grad in tensors.items()})
 
