@@ -5,15 +5,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.codec.jit import Integer, inlined, kernel
-
-
-@inlined
-def _back(down: Integer, right: Integer, column: Integer, place: Integer, width: Integer) -> np.int64:
-    """Returns how many cells back lies what is `down` lines above and `right` places to the left, 0 where nothing known is there."""
-    back = down * width + right
-    outside = back <= np.int64(0) or column < back or place < right or (width > np.int64(1) and place - right >= width)
-    return np.int64(0) if outside else back
+from ellzero.codec.jit import Integer, kernel
 
 
 @kernel
@@ -37,8 +29,8 @@ def nonzeros_around(levels: NDArray[np.int32], at: Integer, column: Integer, wid
     for down in range(lines + one):
         for index in range(7):
             right = np.int64(index) - three
-            back = _back(np.int64(down), right, column, place, width)
-            if back == zero:
+            back = np.int64(down) * width + right
+            if back <= zero or column < back or place < right or (width > one and place - right >= width):
                 continue
             if levels[at - back] != np.int32(0):
                 away = max(np.int64(down), abs(right))
@@ -61,8 +53,8 @@ def signs_around(levels: NDArray[np.int32], at: Integer, column: Integer, width:
     for down in range(lines + one):
         for index in range(5):
             right = np.int64(index) - two
-            back = _back(np.int64(down), right, column, place, width)
-            if back == zero:
+            back = np.int64(down) * width + right
+            if back <= zero or column < back or place < right or (width > one and place - right >= width):
                 continue
             level = levels[at - back]
             sign = np.int64(level > np.int32(0)) - np.int64(level < np.int32(0))
