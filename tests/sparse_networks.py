@@ -43,7 +43,7 @@ class Depthwise(nn.Module):
         self.head = nn.Linear(4 * 3 * 3, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = functional.relu(self.stem(x))
+        x = functional.relu(self.stem(x.to(memory_format=torch.channels_last)))
         x = functional.silu(self.point(functional.leaky_relu(self.depth(x))))
         x = torch.tanh(self.gate(self.padded(x)))
         return self.head(torch.flatten(self.after(x), 1))

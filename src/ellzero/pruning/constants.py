@@ -32,7 +32,7 @@ def constant_of(node: Node, environment: Mapping[Node, Value | Tensor]) -> Tenso
     args: Any = map_arg(node.args, constant)
     kwargs: Any = map_arg(node.kwargs, constant)
     name = name_of(node)
-    if name in ("float", "double", "contiguous"):
+    if name in ("float", "double", "contiguous", "to"):
         result: Tensor = args[0]
     elif callable(node.target):
         result = node.target(*args, **kwargs)

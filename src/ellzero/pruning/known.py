@@ -97,6 +97,12 @@ def name_of(node: Node) -> str:
     return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
 
 
+def keeps_numbers(node: Node) -> bool:
+    """Says whether a call of `to` leaves numbers what they are: it names a layout in memory or a floating type, or both."""
+    named = [*node.args[1:], *node.kwargs.values()]
+    return all(isinstance(each, torch.memory_format) or (isinstance(each, torch.dtype) and each.is_floating_point) for each in named)
+
+
 def any_of(size: Any) -> bool:
     """Tells whether a size such as padding, one number or one a dimension, is not 0 anywhere."""
     return any(size) if isinstance(size, (tuple, list)) else bool(size)

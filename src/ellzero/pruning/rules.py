@@ -25,6 +25,7 @@ from ellzero.pruning.known import (
     NORMS,
     any_of,
     check_weights,
+    keeps_numbers,
     known,
     name_of,
     shared_modules,
@@ -247,7 +248,7 @@ class Analysis:
         if node.op == "call_function" and not any(getattr(space, name, None) is node.target for space in NAMESPACES):
             raise self._refuse(node)
         bare = name.removesuffix("_")
-        if bare in ELEMENTWISE:
+        if bare in ELEMENTWISE or (bare == "to" and keeps_numbers(node)):
             return self._elementwise(node)
         source = self._value(node.args[0] if node.args else None, node)
         arguments = dict(zip(("source", "kernel_size", "stride", "padding"), node.args, strict=False)) | node.kwargs

@@ -39,6 +39,7 @@ REFUSED = {
     r"block \(Applied\): .*control flow": (Applied(lambda m, x: m.block(x), block=Applied(lambda m, x: x if x.max() > 0 else -x)), (2, 4)),
     r"cumsum in block": (Applied(lambda m, x: m.block(x), block=Applied(lambda m, x: torch.cumsum(x, 1))), (2, 4)),
     r"matmul in the model": (Applied(lambda m, x: x @ x.contiguous()), (4, 4)),
+    r"to in the model": (Applied(lambda m, x: x.to(torch.int32)), (2, 4)),
     r"linear in the model": (Applied(lambda m, x: functional.linear(x, m.layer.weight), layer=nn.Linear(4, 4)), (2, 4)),
     r"across the batch": (Applied(lambda m, x: x.view(-1, 2)), (2, 4)),
     r"dropout in the model drops in eval mode": (Applied(lambda m, x: functional.dropout(x, 0.0)), (2, 4)),
