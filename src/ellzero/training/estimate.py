@@ -7,6 +7,7 @@ from torch.nn.functional import pad
 
 from ellzero.archive.sources import image_width
 from ellzero.description import TensorCount, position_entropy_bits
+from ellzero.training.file_size import cell_shares
 from ellzero.types import Params
 
 _IN_ORDER = 0.96
@@ -37,11 +38,8 @@ def _tensor_bits(weight: Tensor, width: int) -> float:
     alive = (weight != 0).reshape(weight.shape[0] if weight.ndim >= 2 else 1, -1)
     rows, columns = alive.any(1), alive.any(0)
     lines = [TensorCount(shape=(len(line),), nonzeros=int(line.sum())) for line in (rows, columns)]
-    block = alive[rows][:, columns].double()
-    share = block.mean()
-    in_row = (block.sum(1, keepdim=True) + share) / (block.shape[1] + 1)
-    in_column = (block.sum(0, keepdim=True) + share) / (block.shape[0] + 1)
-    p = (in_row * in_column / share).clamp(1e-4, 0.98)
+    live = alive[rows][:, columns]
+    block, p = live.double(), cell_shares(live).clamp(1e-4, 0.98)
     cells = -float((block * torch.log2(p) + (1 - block) * torch.log2(1 - p)).sum())
     cells *= 1.0 if width > 1 else _IN_ORDER
     signs = float(alive.sum())

@@ -80,12 +80,21 @@ def weight_bits(alive: Bool[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     Returns:
         Bits, at least those of sign and magnitude.
     """
-    matrix = alive.reshape(alive.shape[0], -1).double() if alive.ndim >= 2 else alive.reshape(1, -1).double()
+    p = cell_shares(alive.reshape(alive.shape[0], -1) if alive.ndim >= 2 else alive.reshape(1, -1)).clamp(1e-6, 0.5)
+    return (_VALUE_BITS + torch.log2((1 - p) / p)).float().reshape(alive.shape)
+
+
+def cell_shares(alive: Bool[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:
+    """Estimates the probability that each cell is not zero as row * column / all: shares of non-zeros, each drawn towards the whole.
+
+    Returns:
+        float64, above 0; it can exceed 1 where a full row crosses a full column.
+    """
+    matrix = alive.double()
     share = (matrix.sum() + 0.5) / (matrix.numel() + 1)
     rows = (matrix.sum(1, keepdim=True) + share) / (matrix.shape[1] + 1)
     columns = (matrix.sum(0, keepdim=True) + share) / (matrix.shape[0] + 1)
-    p = (rows * columns / share).clamp(1e-6, 0.5)
-    return (_VALUE_BITS + torch.log2((1 - p) / p)).float().reshape(alive.shape)
+    return rows * columns / share
 
 
 def reordered(model: nn.Module, example: Tensor | None) -> nn.Module:
