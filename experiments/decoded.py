@@ -1,6 +1,7 @@
 """Decodes files of networks by the command, in another process, and counts errors over all test images.
 
-    python -m experiments.decoded lenet-5-caffe runs/*/quantised.l0
+    python -m experiments.lenet5 run --configurations bytes-1500 --seeds 0 1 2 --keep runs
+    python -m experiments.decoded lenet-5-caffe runs/bytes-1500-*/quantised.l0
 
 Prints a line a file: bytes, non-zeros, wrong test images, test error. The process that measures reads nothing but what `ellzero unpack`
 wrote.
@@ -17,14 +18,20 @@ from safetensors.torch import load_file
 
 from ellzero.cli.problem import dataset_for, image_problem, network, wants_channels
 from ellzero.params import count_nonzeros
+from experiments.commands import check_names, refuse
+
+MODELS = ("lenet-300-100", "lenet-5-caffe")
 
 
 def main() -> None:
     """Parses the command line and measures every file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", help="lenet-300-100 or lenet-5-caffe")
+    parser.add_argument("model", help=" or ".join(MODELS))
     parser.add_argument("files", nargs="+", type=Path, help="files of such networks")
     arguments = parser.parse_args()
+    check_names("network", [arguments.model], MODELS)
+    if missing := [str(file) for file in arguments.files if not file.is_file()]:
+        refuse(f"there is no file {', '.join(missing)}")
     torch.set_num_threads(1)
     dataset, folder = dataset_for(arguments.model, None)
     model = network(arguments.model, 0)

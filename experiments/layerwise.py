@@ -7,7 +7,6 @@ Each variant is one line of `results/layerwise.jsonl`; variants that are recorde
 500 images of CIFAR-10's file 1, without labels. KL: mean over the first 1,000 test images, in nats, from the dense network.
 """
 
-import argparse
 import copy
 import os
 import time
@@ -15,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ellzero.records import append_line, read_lines, versions
+from ellzero.records import append_line, versions
+from experiments.commands import FOLDER, CommandLine, records, refuse
 
-FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results" / "layerwise.jsonl"
 NETWORKS = {
     "resnet20": (20, "cifar10-resnet20-12fca82f"),
@@ -58,8 +57,10 @@ def variants(zeros: float, calibration: Any) -> dict[str, Callable[[Any], None]]
     }
 
 
-def run(network: str, zeros: float, directory: str) -> None:
+def run(network: str, zeros: float, directory: str | None) -> None:
     """Runs what is not recorded yet of one network and fraction."""
+    if directory is None:
+        refuse("set ELLZERO_DATA or pass --data: the folder that holds cifar10/ and networks/")
     import safetensors.torch
     import torch
     from torch.nn import functional
@@ -81,7 +82,7 @@ def run(network: str, zeros: float, directory: str) -> None:
         return torch.cat([functional.log_softmax(model(standardised(part)), 1) for part in test.split(250)])
 
     reference = log_probabilities(dense)
-    done = {(line["network"], line["zeros_asked"], line["variant"]) for line in recorded()}
+    done = {(line["network"], line["zeros_asked"], line["variant"]) for line in records(RESULTS)}
     for variant, prune_ in variants(zeros, calibration).items():
         if (network, zeros, variant) in done:
             continue
@@ -108,15 +109,10 @@ def run(network: str, zeros: float, directory: str) -> None:
         print(f"{network} {zeros}: {variant}: KL {line['kl_nats']:.4f}, error {line['test_error_percent']:.1f} %", flush=True)
 
 
-def recorded() -> list[dict[str, Any]]:
-    """Reads the records there are."""
-    return list(read_lines(RESULTS)) if RESULTS.exists() else []
-
-
 def table() -> None:
     """Prints a Markdown table."""
     print("| network | zeros | variant | KL, nats | error, % | dense | CPU s |\n| --- | --- | --- | --- | --- | --- | --- |")
-    for line in sorted(recorded(), key=lambda one: (one["network"], one["zeros_asked"])):
+    for line in sorted(records(RESULTS), key=lambda one: (one["network"], one["zeros_asked"])):
         errors = f"{line['test_error_percent']:.1f} | {line['dense_test_error_percent']:.1f}"
         zeros = f"{100 * line['zeros'] / line['weights']:.1f} %"
         print(f"| {line['network']} | {zeros} | {line['variant']} | {line['kl_nats']:.4f} | {errors} | {line['cpu_seconds']:.0f} |")
@@ -124,20 +120,12 @@ def table() -> None:
 
 def main() -> None:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    run_parser = commands.add_parser("run")
-    run_parser.add_argument("--network", choices=NETWORKS, default="resnet20")
-    run_parser.add_argument("--zeros", type=float, default=0.5)
-    run_parser.add_argument("--data", default=os.environ.get("ELLZERO_DATA"), help="the folder that holds cifar10/ and networks/")
-    commands.add_parser("table")
-    arguments = parser.parse_args()
-    if arguments.command == "table":
-        table()
-    elif arguments.data is None:
-        parser.error("set ELLZERO_DATA or pass --data")
-    else:
-        run(arguments.network, arguments.zeros, arguments.data)
+    line = CommandLine(__doc__, table=table)
+    runs = line.add("run", lambda given: run(given.network, given.zeros, given.data))
+    runs.add_argument("--network", choices=NETWORKS, default="resnet20")
+    runs.add_argument("--zeros", type=float, default=0.5)
+    runs.add_argument("--data", default=os.environ.get("ELLZERO_DATA"), help="the folder that holds cifar10/ and networks/")
+    line.run()
 
 
 if __name__ == "__main__":

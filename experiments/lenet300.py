@@ -8,21 +8,16 @@ Each run is one line of `results/lenet300.jsonl`; runs that are recorded already
 validation images alone.
 """
 
-import argparse
-import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from ellzero.records import append_line, read_lines
+from experiments.commands import FOLDER, Networks, picture
 
-FOLDER = Path(__file__).parent
-RESULTS = FOLDER / "results" / "lenet300.jsonl"
 TEST_IMAGES = 10_000
+SIZES = (1650, 1900)
+"""Bytes of a file, everything counted, that runs of `smallest` are to fit into."""
 
 
 def configurations() -> dict[str, Callable[[], Any]]:
@@ -60,7 +55,7 @@ def configurations() -> dict[str, Callable[[], Any]]:
         return replace(base, method=drr(alpha[0]), target=NonZeros(nonzeros), options=options)
 
     return {
-        "bytes-1900": lambda: replace(smallest(), target=Bytes(1900)),
+        **{f"bytes-{n}": lambda n=n: replace(smallest(), target=Bytes(n)) for n in SIZES},
         "close-4500": lambda: close(4500, 3.5e-5, (3e-5, 1.8e-5), 28_000, 28),
         "close-5000": lambda: close(5000, 4e-5, (3.5e-5, 2e-5), 30_000, 24),
         "close-8000": lambda: close(8000, 3e-5, (2e-5, 1e-5), 40_000, 20),
@@ -73,46 +68,12 @@ def configurations() -> dict[str, Callable[[], Any]]:
     }
 
 
-def run_one(name: str, seed: int) -> None:
-    """Runs one configuration with one seed in this process and records it."""
-    import tempfile
-
-    import torch
-
-    from ellzero.cli.run import run_sparsify
-    from ellzero.cli.sparsify import Sparsify
-
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        options = Sparsify(model="lenet-300-100", output=Path(folder) / "run", seed=seed, quiet=True)
-        outcome = run_sparsify(options, configurations()[name]())
-    record = replace(outcome.record, recipe=name)
-    RESULTS.parent.mkdir(exist_ok=True)
-    append_line(RESULTS, record)
-
-
-def recorded() -> dict[tuple[str, int], dict[str, Any]]:
-    """Reads the records there are, by configuration and seed."""
-    lines = read_lines(RESULTS) if RESULTS.exists() else []
-    return {(line["recipe"], line["seed"]): line for line in lines}
-
-
-def run(names: list[str], seeds: list[int], jobs: int) -> None:
-    """Runs what is not recorded yet, one process a run, `jobs` at once, one thread each."""
-    waiting = [(name, seed) for name in names for seed in seeds if (name, seed) not in recorded()]
-    running: list[tuple[str, int, subprocess.Popen[bytes]]] = []
-    failed = 0
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    while waiting or running:
-        while waiting and len(running) < jobs:
-            name, seed = waiting.pop(0)
-            command = [sys.executable, "-m", "experiments.lenet300", "one", name, str(seed)]
-            running.append((name, seed, subprocess.Popen(command, env=environment)))
-        name, seed, process = running.pop(0)
-        status = process.wait()
-        failed += status != 0
-        print(f"{name} seed {seed}: {'done' if status == 0 else f'failed with status {status}'}", flush=True)
-    print(f"{failed} failed runs")
+NETWORKS = Networks(
+    module="experiments.lenet300",
+    model="lenet-300-100",
+    results=FOLDER / "results" / "lenet300.jsonl",
+    configurations=configurations,
+)
 
 
 def paired(line: dict[str, Any], base: dict[str, Any]) -> tuple[float, float]:
@@ -134,9 +95,15 @@ def median_and_range(values: list[float], digits: int) -> str:
     return f"{statistics.median(values):,.{digits}f} ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
 
 
+def mean_and_error(pairs: list[tuple[float, float]]) -> str:
+    """Formats the mean of error increases over seeds with its standard error over images."""
+    error = sum(error**2 for _, error in pairs) ** 0.5 / len(pairs)
+    return f"{statistics.mean(increase for increase, _ in pairs):+.2f} ± {error:.2f}"
+
+
 def table() -> None:
     """Prints a Markdown table: medians with ranges over seeds, error increases paired by seed and image."""
-    lines = recorded()
+    lines = NETWORKS.recorded()
     names = list(dict.fromkeys(name for name, _ in lines))
     columns = [
         "configuration",
@@ -166,67 +133,47 @@ def table() -> None:
             if not pairs or name == base or (base is None and name.startswith("dense")):
                 cells.append("")
                 continue
-            error = (sum(error**2 for _, error in pairs) ** 0.5) / len(pairs)
-            mean = statistics.mean(increase for increase, _ in pairs)
-            cells.append(f"{mean:+.2f} ± {error:.2f}, median {statistics.median(i for i, _ in pairs):+.2f}")
+            cells.append(f"{mean_and_error(pairs)}, median {statistics.median(increase for increase, _ in pairs):+.2f}")
         cells.append(median_and_range([line["seconds"] for line in own.values()], 0))
         print("| " + " | ".join(cells) + " |")
 
 
 def figure() -> None:
     """Draws error increase over compression rate, every run a point."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    lines = recorded()
-    drawing = Figure(figsize=(7.2, 4.4), layout="constrained")
-    FigureCanvasAgg(drawing)
-    axes = drawing.add_subplot()
-    published = {"DRR": (92, 0.16), "R-L1": (68, 0.23), "CPA": (85, -0.04), "PMMP": (11, 0.19), "GSM": (60, 0.01), "SparseVD": (68, 0.28)}
-    for label, (rate, increase) in published.items():
-        axes.plot(rate, increase, "s", color="0.6", markersize=4)
-        below = label == "R-L1"  # SparseVD is above it
-        axes.annotate(label, (rate, increase), xytext=(5, -9 if below else 3), textcoords="offset points", color="0.4", fontsize=8)
-    for base, colour, label in (("dense", "#0072b2", "against plain dense"), ("dense-shifts", "#d55e00", "against dense with shifts")):
-        points = sorted(
-            (line["compression_rate"], paired(line, lines[base, seed])[0])
-            for (name, seed), line in lines.items()
-            if not name.startswith("dense") and (base, seed) in lines
-        )
-        axes.plot([x for x, _ in points], [y for _, y in points], "o", color=colour, alpha=0.75, markersize=5, label=label)
-    axes.axhline(0.16, color="0.5", linewidth=0.8, linestyle=":")
-    axes.set_xscale("log")
-    axes.set_xlabel("compression rate (266,610 / non-zeros)")
-    axes.set_ylabel("test error increase, points")
-    axes.set_title("LeNet-300-100 on MNIST; grey squares: published figures", fontsize=10)
-    axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    for ending in ("png", "svg"):
-        drawing.savefig(FOLDER / f"lenet300.{ending}", dpi=150)
+    lines = NETWORKS.recorded()
+    with picture(FOLDER / "lenet300", (7.2, 4.4)) as drawing:
+        axes = drawing.add_subplot()
+        published = {
+            "DRR": (92, 0.16),
+            "R-L1": (68, 0.23),
+            "CPA": (85, -0.04),
+            "PMMP": (11, 0.19),
+            "GSM": (60, 0.01),
+            "SparseVD": (68, 0.28),
+        }
+        for label, (rate, increase) in published.items():
+            axes.plot(rate, increase, "s", color="0.6", markersize=4)
+            below = label == "R-L1"  # SparseVD is above it
+            axes.annotate(label, (rate, increase), xytext=(5, -9 if below else 3), textcoords="offset points", color="0.4", fontsize=8)
+        for base, colour, label in (("dense", "#0072b2", "against plain dense"), ("dense-shifts", "#d55e00", "against dense with shifts")):
+            points = sorted(
+                (line["compression_rate"], paired(line, lines[base, seed])[0])
+                for (name, seed), line in lines.items()
+                if not name.startswith("dense") and (base, seed) in lines
+            )
+            axes.plot([x for x, _ in points], [y for _, y in points], "o", color=colour, alpha=0.75, markersize=5, label=label)
+        axes.axhline(0.16, color="0.5", linewidth=0.8, linestyle=":")
+        axes.set_xscale("log")
+        axes.set_xlabel("compression rate (266,610 / non-zeros)")
+        axes.set_ylabel("test error increase, points")
+        axes.set_title("LeNet-300-100 on MNIST; grey squares: published figures", fontsize=10)
+        axes.legend(frameon=False)
+        axes.spines[["top", "right"]].set_visible(False)
 
 
 def main() -> None:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    run_parser = commands.add_parser("run")
-    run_parser.add_argument("--configurations", nargs="+", required=True)
-    run_parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
-    run_parser.add_argument("--jobs", type=int, default=2)
-    one = commands.add_parser("one")
-    one.add_argument("name")
-    one.add_argument("seed", type=int)
-    commands.add_parser("table")
-    commands.add_parser("figure")
-    arguments = parser.parse_args()
-    if arguments.command == "run":
-        run(arguments.configurations, arguments.seeds, arguments.jobs)
-    elif arguments.command == "one":
-        run_one(arguments.name, arguments.seed)
-    elif arguments.command == "table":
-        table()
-    else:
-        figure()
+    NETWORKS.command_line(__doc__, table=table, figure=figure).run()
 
 
 if __name__ == "__main__":

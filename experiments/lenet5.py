@@ -8,21 +8,14 @@ Each run is one line of `results/lenet5.jsonl`; runs that are recorded already a
 validation images alone; the test images are read once a run, when its network is final.
 """
 
-import argparse
-import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from ellzero.records import append_line, read_lines
-from experiments.lenet300 import median_and_range, paired
+from experiments.commands import FOLDER, Networks, picture
+from experiments.lenet300 import mean_and_error, median_and_range, paired
 
-FOLDER = Path(__file__).parent
-RESULTS = FOLDER / "results" / "lenet5.jsonl"
 LEVELS = (0.8, 0.9, 1.0, 1.2)
 SIZES = (800, 1000, 1200, 1500)
 """Bytes of a file, everything counted, that the runs are to fit into."""
@@ -80,50 +73,18 @@ def configurations() -> dict[str, Callable[[], Any]]:
     }
 
 
-def run_one(name: str, seed: int) -> None:
-    """Runs one configuration with one seed in this process and records it."""
-    import tempfile
-
-    import torch
-
-    from ellzero.cli.run import run_sparsify
-    from ellzero.cli.sparsify import Sparsify
-
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        options = Sparsify(model="lenet-5-caffe", output=Path(folder) / "run", seed=seed, quiet=True)
-        outcome = run_sparsify(options, configurations()[name]())
-    RESULTS.parent.mkdir(exist_ok=True)
-    append_line(RESULTS, replace(outcome.record, recipe=name))
-
-
-def recorded() -> dict[tuple[str, int], dict[str, Any]]:
-    """Reads the records there are, by configuration and seed."""
-    lines = read_lines(RESULTS) if RESULTS.exists() else []
-    return {(line["recipe"], line["seed"]): line for line in lines}
-
-
-def run(names: list[str], seeds: list[int], jobs: int) -> None:
-    """Runs what is not recorded yet, one process a run, `jobs` at once, one thread each."""
-    waiting = [(name, seed) for seed in seeds for name in names if (name, seed) not in recorded()]
-    running: list[tuple[str, int, subprocess.Popen[bytes]]] = []
-    failed = 0
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    while waiting or running:
-        while waiting and len(running) < jobs:
-            name, seed = waiting.pop(0)
-            command = [sys.executable, "-m", "experiments.lenet5", "one", name, str(seed)]
-            running.append((name, seed, subprocess.Popen(command, env=environment)))
-        name, seed, process = running.pop(0)
-        status = process.wait()
-        failed += status != 0
-        print(f"{name} seed {seed}: {'done' if status == 0 else f'failed with status {status}'}", flush=True)
-    print(f"{failed} failed runs")
+NETWORKS = Networks(
+    module="experiments.lenet5",
+    model="lenet-5-caffe",
+    results=FOLDER / "results" / "lenet5.jsonl",
+    configurations=configurations,
+    seeds=(0, 1, 2),
+)
 
 
 def table() -> None:
     """Prints two Markdown tables: medians with ranges over seeds, and the non-zeros and bytes that reach each error."""
-    lines = recorded()
+    lines = NETWORKS.recorded()
     names = [name for name in configurations() if any(name == other for other, _ in lines)]
     columns = ["configuration", "seeds", "non-zeros", "compression rate", "bytes of the file", "test error, %", "over plain dense", "s"]
     print(f"| {' | '.join(columns)} |")
@@ -137,8 +98,7 @@ def table() -> None:
         cells.append("" if dense else median_and_range([line["details"]["quantised_bytes"] for line in own.values()], 0))
         cells.append(median_and_range([error_of(line) for line in own.values()], 2))
         pairs = [paired(line, lines["dense", seed]) for seed, line in own.items() if ("dense", seed) in lines and name != "dense"]
-        error = (sum(error**2 for _, error in pairs) ** 0.5) / len(pairs) if pairs else 0.0
-        cells.append(f"{statistics.mean(increase for increase, _ in pairs):+.2f} ± {error:.2f}" if pairs else "")
+        cells.append(mean_and_error(pairs) if pairs else "")
         cells.append(median_and_range([line["seconds"] for line in own.values()], 0))
         print("| " + " | ".join(cells) + " |")
     print("\n| error at most, % | fewest non-zeros (median error over seeds) | compression rate | bytes | seeds |\n|" + " --- |" * 5)
@@ -172,58 +132,33 @@ def smallest_at(level: float, lines: dict[tuple[str, int], dict[str, Any]]) -> t
 
 def figure() -> None:
     """Draws test error over non-zeros and over bytes, every run a point."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    drawing = Figure(figsize=(9.0, 3.8), layout="constrained")
-    FigureCanvasAgg(drawing)
-    panels = drawing.subplots(1, 2, sharey=True)
-    runs = [line for (name, _), line in recorded().items() if not name.startswith("dense")]
-    errors = [error_of(line) for line in runs]
-    sizes = ([line["nonzeros"] for line in runs], [line["details"]["quantised_bytes"] for line in runs])
-    # MIRACLE (Havasi et al. 2019) and Bayesian Compression (Louizos et al. 2017) as they report themselves.
-    others = (
-        {"the paper, DRR": [(431_080 / 342, 0.96)]},
-        {"MIRACLE": [(1520, 0.96), (3030, 0.69)], "Bayesian Compression": [(2300, 1.0)]},
-    )
-    for axes, own, theirs, label in zip(panels, sizes, others, ("non-zeros of 431,080", "bytes of the file"), strict=True):
-        axes.plot(own, errors, "o", color="#0072b2", alpha=0.75, label="ellzero, one run")
-        for marker, (name, points) in zip("sv", theirs.items(), strict=False):
-            axes.plot(*zip(*points, strict=True), marker, color="0.5", label=name)
-        for level in LEVELS:
-            axes.axhline(level, color="0.85", linewidth=0.6, zorder=0)
-        axes.set_xlim(left=0)
-        axes.set_xlabel(label)
-        axes.legend(frameon=False, fontsize=8)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("test error, %")
-    drawing.suptitle("LeNet-5-Caffe on MNIST", fontsize=10)
-    for ending in ("png", "svg"):
-        drawing.savefig(FOLDER / f"lenet5.{ending}", dpi=150)
+    with picture(FOLDER / "lenet5", (9.0, 3.8)) as drawing:
+        panels = drawing.subplots(1, 2, sharey=True)
+        runs = [line for (name, _), line in NETWORKS.recorded().items() if not name.startswith("dense")]
+        errors = [error_of(line) for line in runs]
+        sizes = ([line["nonzeros"] for line in runs], [line["details"]["quantised_bytes"] for line in runs])
+        # MIRACLE (Havasi et al. 2019) and Bayesian Compression (Louizos et al. 2017) as they report themselves.
+        others = (
+            {"the paper, DRR": [(431_080 / 342, 0.96)]},
+            {"MIRACLE": [(1520, 0.96), (3030, 0.69)], "Bayesian Compression": [(2300, 1.0)]},
+        )
+        for axes, own, theirs, label in zip(panels, sizes, others, ("non-zeros of 431,080", "bytes of the file"), strict=True):
+            axes.plot(own, errors, "o", color="#0072b2", alpha=0.75, label="ellzero, one run")
+            for marker, (name, points) in zip("sv", theirs.items(), strict=False):
+                axes.plot(*zip(*points, strict=True), marker, color="0.5", label=name)
+            for level in LEVELS:
+                axes.axhline(level, color="0.85", linewidth=0.6, zorder=0)
+            axes.set_xlim(left=0)
+            axes.set_xlabel(label)
+            axes.legend(frameon=False, fontsize=8)
+            axes.spines[["top", "right"]].set_visible(False)
+        panels[0].set_ylabel("test error, %")
+        drawing.suptitle("LeNet-5-Caffe on MNIST", fontsize=10)
 
 
 def main() -> None:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    run_parser = commands.add_parser("run")
-    run_parser.add_argument("--configurations", nargs="+", required=True)
-    run_parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    run_parser.add_argument("--jobs", type=int, default=2)
-    one = commands.add_parser("one")
-    one.add_argument("name")
-    one.add_argument("seed", type=int)
-    commands.add_parser("table")
-    commands.add_parser("figure")
-    arguments = parser.parse_args()
-    if arguments.command == "run":
-        run(arguments.configurations, arguments.seeds, arguments.jobs)
-    elif arguments.command == "one":
-        run_one(arguments.name, arguments.seed)
-    elif arguments.command == "table":
-        table()
-    else:
-        figure()
+    NETWORKS.command_line(__doc__, table=table, figure=figure).run()
 
 
 if __name__ == "__main__":

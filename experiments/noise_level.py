@@ -7,12 +7,10 @@ Four coefficients of `2 sin(3x) - x + 0.5` and the noise level are trained toget
 or Laplace, each with sigma = 0.3. Each run is one line of `results/noise_level.jsonl`; what is recorded already is not run again.
 """
 
-import argparse
 import math
 import os
 import statistics
 from collections.abc import Callable
-from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -21,10 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ellzero.records import append_line, read_lines, versions
+from ellzero.records import append_line, versions
 from ellzero.training.gaussian_loss import GaussianLoss
+from experiments.commands import FOLDER, CommandLine, records
 
-RESULTS = Path(__file__).parent / "results" / "noise_level.jsonl"
+RESULTS = FOLDER / "results" / "noise_level.jsonl"
 SIGMA = 0.3
 SIZES = (30, 300, 3_000, 30_000)
 SEEDS = range(20)
@@ -58,7 +57,7 @@ def trained(noise: str, n: int, seed: int) -> tuple[float, float]:
 def run() -> None:
     """Runs what is not recorded yet."""
     torch.set_num_threads(1)
-    done = {(line["noise"], line["samples"], line["seed"]) for line in (read_lines(RESULTS) if RESULTS.exists() else [])}
+    done = {(line["noise"], line["samples"], line["seed"]) for line in records(RESULTS)}
     for noise in NOISES:
         for n in SIZES:
             for seed in SEEDS:
@@ -71,7 +70,7 @@ def run() -> None:
 
 def table() -> None:
     """Prints a Markdown table: means and standard deviations over seeds."""
-    lines = read_lines(RESULTS)
+    lines = records(RESULTS)
     print("| noise | " + " | ".join(f"n = {n:,}" for n in SIZES) + " |")
     print("|" + " --- |" * (1 + len(SIZES)))
     for noise in NOISES:
@@ -86,9 +85,7 @@ def table() -> None:
 
 def main() -> None:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("run", "table"))
-    {"run": run, "table": table}[parser.parse_args().command]()
+    CommandLine(__doc__, run=run, table=table).run()
 
 
 if __name__ == "__main__":

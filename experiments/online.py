@@ -8,20 +8,18 @@ Sender and receiver have 55,000 training images; the labels are coded. Each run 
 recorded already are not run again. No test image is read.
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ellzero.description import DescriptionLength, fit_power_law
 from ellzero.plots.canvas import BLUE, GREY, INK, ORANGE, VERMILION, draw
-from ellzero.records import append_line, read_lines, versions
+from ellzero.records import append_line, versions
+from experiments.commands import FOLDER, CommandLine, records
 
-FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results" / "online.jsonl"
 LABELS = 55_000
 UNIFORM_BITS = LABELS * float(np.log2(10))
@@ -129,17 +127,12 @@ def two_part(seed: int, alpha: float) -> dict[str, Any]:
     }
 
 
-def recorded() -> list[dict[str, Any]]:
-    """Reads the records there are."""
-    return read_lines(RESULTS) if RESULTS.exists() else []
-
-
 def run(seeds: list[int]) -> None:
     """Runs what is not recorded yet."""
     import torch
 
     torch.set_num_threads(1)
-    done = {(line["code"], line.get("replay", line.get("alpha")), line["seed"]) for line in recorded()}
+    done = {(line["code"], line.get("replay", line.get("alpha")), line["seed"]) for line in records(RESULTS)}
     RESULTS.parent.mkdir(exist_ok=True)
     for seed in seeds:
         for code, values, compute in (("online", REPLAYS, online), ("two-part", ALPHAS, two_part)):
@@ -155,11 +148,10 @@ def run(seeds: list[int]) -> None:
 def codes() -> dict[str, list[dict[str, Any]]]:
     """Groups the records of both experiments by what the code is, as the table and the figure name it."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for line in recorded():
+    for line in records(RESULTS):
         name = f"online, {line['replay']} replayed" if line["code"] == "online" else f"DRR, alpha {line['alpha']:.0e}"
         found.setdefault(name, []).append(line)
-    other = FOLDER / "results" / "lenet300.jsonl"
-    for line in read_lines(other) if other.exists() else []:
+    for line in records(FOLDER / "results" / "lenet300.jsonl"):
         if line["recipe"] == "smallest-1480":
             found.setdefault("recipe smallest, 1,480", []).append(line)
     return found
@@ -199,7 +191,7 @@ def curves() -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """Averages the running code lengths over seeds, by replay."""
     found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for replay in REPLAYS:
-        lines = [line for line in recorded() if line["code"] == "online" and line["replay"] == replay]
+        lines = [line for line in records(RESULTS) if line["code"] == "online" and line["replay"] == replay]
         if lines:
             found[replay] = (np.array(lines[0]["labels"], dtype=float), np.mean([line["bits_so_far"] for line in lines], axis=0))
     return found
@@ -255,17 +247,9 @@ def figure() -> None:
 
 def main() -> None:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    runs = commands.add_parser("run")
-    runs.add_argument("--seeds", nargs="+", type=int, default=[0])
-    commands.add_parser("table")
-    commands.add_parser("figure")
-    options = parser.parse_args()
-    if options.command == "run":
-        run(options.seeds)
-    else:
-        {"table": table, "figure": figure}[options.command]()
+    line = CommandLine(__doc__, table=table, figure=figure)
+    line.add("run", lambda given: run(given.seeds)).add_argument("--seeds", nargs="+", type=int, default=[0])
+    line.run()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ The defaults of `Calibrated` were chosen on training images, and so was the damp
 images only measure, for every exchange rate of a fixed list.
 """
 
-import argparse
 import json
 import lzma
 import os
@@ -19,9 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ellzero.records import read_lines
+from experiments.commands import FOLDER, CommandLine, check_names, records, refuse
 
-FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results" / "packing.jsonl"
 CALIBRATION_IMAGES = 128
 RESIDUAL = {20: "cifar10-resnet20-12fca82f", 32: "cifar10-resnet32-d509ac18", 56: "cifar10-resnet56-4bfd9763"}
@@ -171,21 +169,22 @@ def residual(folder: Path, depth: int, way: str, quantise: Callable[[Any], Any])
 PARTS = {"lossless": lossless, "calibrated": calibrated, "without-data": without_data, "weight-error": weight_error}
 
 
-def main() -> None:
-    """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["run", "table"])
-    parser.add_argument("parts", nargs="*", help=f"of a run: {', '.join(PARTS)}; all by default")
-    given = parser.parse_args()
-    if given.command == "run":
-        folder = Path(os.environ["ELLZERO_DATA"])
-        for part in given.parts or PARTS:
-            for line in PARTS[part](folder):
-                record(line)
-                print(line, flush=True)
-        return
+def run(parts: list[str]) -> None:
+    """Runs the parts named, all by default; a network and way that are recorded already are measured again."""
+    check_names("part", parts, PARTS)
+    place = os.environ.get("ELLZERO_DATA")
+    if not place:
+        refuse("ELLZERO_DATA is not set: it names the folder that holds cifar10/ and networks/")
+    for part in parts or PARTS:
+        for line in PARTS[part](Path(place)):
+            record(line)
+            print(line, flush=True)
+
+
+def table() -> None:
+    """Prints a Markdown table."""
     print("| network | way | bytes | of the file | xz | xz on byte planes | KL, nats | error, % (before) |\n|" + " --- |" * 8)
-    for line in read_lines(RESULTS):
+    for line in records(RESULTS):
         share = line["file_bytes"] / line["source_bytes"]
         cells = [line["network"], line["way"], f"{line['file_bytes']:,}", f"{share:.3f}"]
         cells += [f"{line[name]:,}" if name in line else "" for name in ("xz_bytes", "xz_planes_bytes")]
@@ -196,8 +195,15 @@ def main() -> None:
 
 def record(line: dict[str, Any]) -> None:
     """Writes a line of the results, in place of one of the same network and way."""
-    lines = [old for old in read_lines(RESULTS) if (old["network"], old["way"]) != (line["network"], line["way"])]
+    lines = [old for old in records(RESULTS) if (old["network"], old["way"]) != (line["network"], line["way"])]
     RESULTS.write_text("".join(json.dumps(one) + "\n" for one in [*lines, line]), encoding="utf-8")
+
+
+def main() -> None:
+    """Parses the command line."""
+    line = CommandLine(__doc__, table=table)
+    line.add("run", lambda given: run(given.parts)).add_argument("parts", nargs="*", help=f"{', '.join(PARTS)}; all by default")
+    line.run()
 
 
 if __name__ == "__main__":

@@ -8,22 +8,14 @@ Each run is one line of `results/pmmp.jsonl`; runs that are recorded already are
 and DRR are runs of `experiments.lenet300`. Recipes were chosen on training and validation images alone.
 """
 
-import argparse
-import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
-from ellzero.records import append_line, read_lines
 from experiments import lenet300
+from experiments.commands import FOLDER, Networks, picture
 
-FOLDER = Path(__file__).parent
-RESULTS = FOLDER / "results" / "pmmp.jsonl"
 BESIDE = ("dense", "paper-rl1", "paper-drr")
 """Configurations of `experiments.lenet300` in the table."""
 
@@ -144,54 +136,24 @@ def _admm(*, alpha: float, regularise: int, fine_tune: int, **options: Any) -> A
     )
 
 
-def run_one(name: str, seed: int) -> None:
-    """Runs one configuration with one seed in this process and records it."""
-    import tempfile
-
-    import torch
-
-    from ellzero.cli.run import run_sparsify
-    from ellzero.cli.sparsify import Sparsify
-
-    torch.set_num_threads(1)
-    recipe = configurations()[name]()
-    with tempfile.TemporaryDirectory() as folder:
-        outcome = run_sparsify(Sparsify(model="lenet-300-100", output=Path(folder) / "run", seed=seed, quiet=True), recipe)
-    details = dict(outcome.record.details)
-    if isinstance(recipe.method, Watched):
-        details.update(living=recipe.method.living, changed=recipe.method.changed)
-    RESULTS.parent.mkdir(exist_ok=True)
-    append_line(RESULTS, replace(outcome.record, recipe=name, details=details))
+def watched(recipe: Any) -> dict[str, list[int]]:
+    """Lists what a method that watches has seen in its run."""
+    return {"living": recipe.method.living, "changed": recipe.method.changed} if isinstance(recipe.method, Watched) else {}
 
 
-def recorded() -> dict[tuple[str, int], dict[str, Any]]:
-    """Reads the records there are, by configuration and seed."""
-    lines = read_lines(RESULTS) if RESULTS.exists() else []
-    return {(line["recipe"], line["seed"]): line for line in lines}
-
-
-def run(names: list[str], seeds: list[int], jobs: int) -> None:
-    """Runs what is not recorded yet, one process a run, `jobs` at once, one thread each."""
-    unknown = set(names) - set(configurations())
-    if unknown:
-        raise SystemExit(f"no configuration is named {', '.join(unknown)}: expected {', '.join(configurations())}")
-
-    def one(name: str, seed: int) -> bool:
-        command = [sys.executable, "-m", "experiments.pmmp", "one", name, str(seed)]
-        status = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False).returncode
-        print(f"{name} seed {seed}: {'done' if status == 0 else f'failed with status {status}'}", flush=True)
-        return status == 0
-
-    done = recorded()
-    with ThreadPoolExecutor(jobs) as pool:
-        waiting = [pool.submit(one, name, seed) for name in names for seed in seeds if (name, seed) not in done]
-        print(f"{sum(not each.result() for each in waiting)} failed runs")
+NETWORKS = Networks(
+    module="experiments.pmmp",
+    model="lenet-300-100",
+    results=FOLDER / "results" / "pmmp.jsonl",
+    configurations=configurations,
+    details=watched,
+)
 
 
 def table() -> None:
     """Prints a Markdown table: medians with ranges over seeds, error increases paired by seed and image."""
-    baselines = lenet300.recorded()
-    lines = {key: line for key, line in baselines.items() if key[0] in BESIDE} | recorded()
+    baselines = lenet300.NETWORKS.recorded()
+    lines = {key: line for key, line in baselines.items() if key[0] in BESIDE} | NETWORKS.recorded()
     columns = ["configuration", "seeds", "non-zeros", "compression rate", "test error, %", "over plain dense", "s"]
     print(f"| {' | '.join(columns)} |")
     print("|" + " --- |" * len(columns))
@@ -200,9 +162,7 @@ def table() -> None:
         pairs = [lenet300.paired(line, baselines["dense", seed]) for seed, line in own.items() if ("dense", seed) in baselines]
         increase = ""
         if pairs and name != "dense":
-            error = sum(error**2 for _, error in pairs) ** 0.5 / len(pairs)
-            increases = [increase for increase, _ in pairs]
-            increase = f"{statistics.mean(increases):+.2f} ± {error:.2f}, median {statistics.median(increases):+.2f}"
+            increase = f"{lenet300.mean_and_error(pairs)}, median {statistics.median(increase for increase, _ in pairs):+.2f}"
         figures = [
             lenet300.median_and_range([line[key] for line in own.values()], digits)
             for key, digits in (("nonzeros", 0), ("compression_rate", 1), ("test_error_percent", 2))
@@ -213,56 +173,31 @@ def table() -> None:
 
 def figure() -> None:
     """Draws, epoch by epoch, how many weights come to life or cease to, and how many live: with Adam on the gates, and by ADMM."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    lines = recorded()
-    drawing = Figure(figsize=(9.0, 3.8), layout="constrained")
-    FigureCanvasAgg(drawing)
-    panels = drawing.subplots(1, 2)
-    for axes, name, title in zip(
-        panels, ("pmmp-adam", "admm"), ("Adam on w, gamma and u (its authors' way)", "ADMM, tau falling"), strict=True
-    ):
-        runs = [line["details"] for (other, _), line in lines.items() if other == name]
-        for details in runs:
-            epochs = range(1, 1 + len(details["living"]))
-            axes.plot(epochs, [max(1, n) for n in details["changed"]], color="#d55e00", alpha=0.6, linewidth=1.0)
-            axes.plot(epochs, [max(1, n) for n in details["living"]], color="#0072b2", alpha=0.6, linewidth=1.0)
-        axes.plot([], [], color="#d55e00", label="changed in this epoch")
-        axes.plot([], [], color="#0072b2", label="living")
-        axes.set_yscale("log")
-        axes.set_ylim(1, 4e5)
-        axes.set_xlabel("regularised epochs")
-        axes.set_ylabel("weights")
-        axes.set_title(f"{title}, {len(runs)} {'run' if len(runs) == 1 else 'runs'}", fontsize=10)
-        axes.legend(frameon=False, fontsize=8)
-        axes.spines[["top", "right"]].set_visible(False)
-    for ending in ("png", "svg"):
-        drawing.savefig(FOLDER / f"pmmp.{ending}", dpi=150)
+    lines = NETWORKS.recorded()
+    with picture(FOLDER / "pmmp", (9.0, 3.8)) as drawing:
+        panels = drawing.subplots(1, 2)
+        for axes, name, title in zip(
+            panels, ("pmmp-adam", "admm"), ("Adam on w, gamma and u (its authors' way)", "ADMM, tau falling"), strict=True
+        ):
+            runs = [line["details"] for (other, _), line in lines.items() if other == name]
+            for details in runs:
+                epochs = range(1, 1 + len(details["living"]))
+                axes.plot(epochs, [max(1, n) for n in details["changed"]], color="#d55e00", alpha=0.6, linewidth=1.0)
+                axes.plot(epochs, [max(1, n) for n in details["living"]], color="#0072b2", alpha=0.6, linewidth=1.0)
+            axes.plot([], [], color="#d55e00", label="changed in this epoch")
+            axes.plot([], [], color="#0072b2", label="living")
+            axes.set_yscale("log")
+            axes.set_ylim(1, 4e5)
+            axes.set_xlabel("regularised epochs")
+            axes.set_ylabel("weights")
+            axes.set_title(f"{title}, {len(runs)} {'run' if len(runs) == 1 else 'runs'}", fontsize=10)
+            axes.legend(frameon=False, fontsize=8)
+            axes.spines[["top", "right"]].set_visible(False)
 
 
 def main() -> None:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    run_parser = commands.add_parser("run")
-    run_parser.add_argument("--configurations", nargs="+", required=True)
-    run_parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
-    run_parser.add_argument("--jobs", type=int, default=2)
-    one = commands.add_parser("one")
-    one.add_argument("name")
-    one.add_argument("seed", type=int)
-    commands.add_parser("table")
-    commands.add_parser("figure")
-    arguments = parser.parse_args()
-    if arguments.command == "run":
-        run(arguments.configurations, arguments.seeds, arguments.jobs)
-    elif arguments.command == "one":
-        run_one(arguments.name, arguments.seed)
-    elif arguments.command == "table":
-        table()
-    else:
-        figure()
+    NETWORKS.command_line(__doc__, table=table, figure=figure).run()
 
 
 if __name__ == "__main__":

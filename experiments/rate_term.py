@@ -10,7 +10,6 @@ several ratios, in three ways: plain; with a price for each bit of the magnitude
 `results/rate_term.jsonl`; what is recorded already is not run again. No test image is read.
 """
 
-import argparse
 import os
 import statistics
 from collections.abc import Callable, Iterable
@@ -21,9 +20,9 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from ellzero.records import append_line, read_lines, versions
+from ellzero.records import append_line, versions
+from experiments.commands import FOLDER, CommandLine, picture, records, refuse
 
-FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results" / "rate_term.jsonl"
 RATIOS = (1.3, 1.6, 2.0)
 RATES = {1.3: 6e-5, 1.6: 4e-5, 2.0: 3e-5}
@@ -119,11 +118,14 @@ def passes(network: Path, ratio: float, rate: float, *, rescaled: bool) -> dict[
 
 def run(folder: Path) -> None:
     """Runs what is not recorded yet, one after the other."""
+    places = sorted(path.parent for path in folder.glob("*/network.safetensors"))
+    if not places:
+        refuse(f"{folder} holds no network: expected {folder / '*' / 'network.safetensors'}, which `train` makes")
     for way, (priced, rescaled) in WAYS.items():
-        for place in sorted(path.parent for path in folder.glob("*/network.safetensors")):
+        for place in places:
             for ratio in RATIOS:
                 key = {"network": place.name, "ratio": ratio, "way": way}
-                if any(all(line[name] == value for name, value in key.items()) for line in recorded()):
+                if any(all(line[name] == value for name, value in key.items()) for line in records(RESULTS)):
                     continue
                 rate = RATES[ratio] if priced else 0.0
                 measured = passes(place / "network.safetensors", ratio, rate, rescaled=rescaled)
@@ -131,14 +133,9 @@ def run(folder: Path) -> None:
                 print(key, measured, flush=True)
 
 
-def recorded() -> list[dict[str, Any]]:
-    """Reads the records there are."""
-    return read_lines(RESULTS) if RESULTS.exists() else []
-
-
 def curve(network: str, way: str, judge: str) -> list[tuple[float, float]]:
     """Lists loss or error and bytes of a network, by loss."""
-    return sorted((line[judge], line["file_bytes"]) for line in recorded() if (line["network"], line["way"]) == (network, way))
+    return sorted((line[judge], line["file_bytes"]) for line in records(RESULTS) if (line["network"], line["way"]) == (network, way))
 
 
 def at(points: list[tuple[float, float]], x: float) -> float | None:
@@ -152,7 +149,7 @@ def at(points: list[tuple[float, float]], x: float) -> float | None:
 def savings(way: str, judge: str) -> list[float]:
     """Lists, for each network and ratio within the reach of the plain curve, how many percent fewer bytes it takes at the same loss."""
     found: list[float] = []
-    for network in sorted({line["network"] for line in recorded()}):
+    for network in sorted({line["network"] for line in records(RESULTS)}):
         plain = curve(network, "plain", judge)
         found += [100 * (1 - size / same) for x, size in curve(network, way, judge) if (same := at(plain, x)) is not None]
     return found
@@ -160,7 +157,7 @@ def savings(way: str, judge: str) -> list[float]:
 
 def table() -> None:
     """Prints Markdown tables: means over networks, and bytes saved at equal loss."""
-    lines = recorded()
+    lines = records(RESULTS)
     print("| way | ratio | bytes | validation loss | validation error, % | training loss |\n|" + " --- |" * 6)
     for way in WAYS:
         for ratio in RATIOS:
@@ -186,55 +183,41 @@ def table() -> None:
 
 def figure() -> None:
     """Draws bytes over loss, means over networks."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    drawing = Figure(figsize=(7.2, 3.8), layout="constrained")
-    FigureCanvasAgg(drawing)
     # Networks of which every ratio is recorded both without a price and with it.
-    found = {network: {way: len(curve(network, way, "file_bytes")) for way in WAYS} for network in {line["network"] for line in recorded()}}
+    lines = records(RESULTS)
+    found = {network: {way: len(curve(network, way, "file_bytes")) for way in WAYS} for network in {line["network"] for line in lines}}
     whole = [network for network, ways in found.items() if ways["plain"] == ways["rate"] == len(RATIOS)]
-    lines = [line for line in recorded() if line["network"] in whole]
-    names = {"validation_loss": "validation loss, nats", "training_loss": "training loss without shifts, nats"}
-    for index, (judge, label) in enumerate(names.items()):
-        axes = drawing.add_subplot(1, 2, 1 + index)
-        for way, colour in zip(WAYS, ("0.4", "#0072b2", "#d55e00"), strict=True):
-            own = {ratio: [line for line in lines if (line["way"], line["ratio"]) == (way, ratio)] for ratio in RATIOS}
-            points = [
-                tuple(statistics.mean(line[name] for line in own[ratio]) for name in (judge, "file_bytes"))
-                for ratio in RATIOS
-                if own[ratio]
-            ]
-            if points:
-                axes.plot([x for x, _ in points], [y for _, y in points], "o-", color=colour, markersize=4, label=way)
-        axes.locator_params(axis="x", nbins=4)
-        axes.set_xlabel(label)
-        axes.set_ylabel("bytes of the file" if index == 0 else "")
-        axes.spines[["top", "right"]].set_visible(False)
-        if index == 0:
-            axes.legend(frameon=False)
-    for ending in ("png", "svg"):
-        drawing.savefig(FOLDER / f"rate_term.{ending}", dpi=150)
+    lines = [line for line in lines if line["network"] in whole]
+    with picture(FOLDER / "rate_term", (7.2, 3.8)) as drawing:
+        names = {"validation_loss": "validation loss, nats", "training_loss": "training loss without shifts, nats"}
+        for index, (judge, label) in enumerate(names.items()):
+            axes = drawing.add_subplot(1, 2, 1 + index)
+            for way, colour in zip(WAYS, ("0.4", "#0072b2", "#d55e00"), strict=True):
+                own = {ratio: [line for line in lines if (line["way"], line["ratio"]) == (way, ratio)] for ratio in RATIOS}
+                points = [
+                    tuple(statistics.mean(line[name] for line in own[ratio]) for name in (judge, "file_bytes"))
+                    for ratio in RATIOS
+                    if own[ratio]
+                ]
+                if points:
+                    axes.plot([x for x, _ in points], [y for _, y in points], "o-", color=colour, markersize=4, label=way)
+            axes.locator_params(axis="x", nbins=4)
+            axes.set_xlabel(label)
+            axes.set_ylabel("bytes of the file" if index == 0 else "")
+            axes.spines[["top", "right"]].set_visible(False)
+            if index == 0:
+                axes.legend(frameon=False)
 
 
 def main() -> None:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("train", "run"):
-        commands.add_parser(name).add_argument("folder", type=Path)
-    commands.choices["train"].add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    commands.add_parser("table")
-    commands.add_parser("figure")
-    arguments = parser.parse_args()
-    if arguments.command == "train":
-        train(arguments.folder, arguments.seeds)
-    elif arguments.command == "run":
-        run(arguments.folder)
-    elif arguments.command == "table":
-        table()
-    else:
-        figure()
+    line = CommandLine(__doc__, table=table, figure=figure)
+    trains = line.add("train", lambda given: train(given.folder, given.seeds))
+    runs = line.add("run", lambda given: run(given.folder))
+    for parser in (trains, runs):
+        parser.add_argument("folder", type=Path)
+    trains.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    line.run()
 
 
 if __name__ == "__main__":

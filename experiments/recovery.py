@@ -9,7 +9,6 @@ line of `results/recovery.jsonl`; what is recorded already is not run again. Eve
 among the candidates that its hyperparameters give, the one with the shortest description is taken (eq. 2), see `Problem.description`.
 """
 
-import argparse
 import math
 import os
 import shutil
@@ -18,7 +17,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -29,10 +27,10 @@ from torch import Tensor
 from ellzero.methods import PMMP, Exact, geometric, linear_l0, relaxed_lasso
 from ellzero.methods.admm_z_step import hard_threshold, threshold
 from ellzero.plots.canvas import BLUE, GREEN, GREY, INK, ORANGE, VERMILION, draw
-from ellzero.records import append_line, read_lines, versions
+from ellzero.records import append_line, versions
 from ellzero.types import At
+from experiments.commands import FOLDER, CommandLine, records
 
-FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results" / "recovery.jsonl"
 UNKNOWNS, NONZEROS, SIGMA = 100, 10, 0.1
 MEASUREMENTS = (15, 20, 25, 30, 35, 40, 45, 50, 60, 70, 80, 100, 120, 140)
@@ -212,18 +210,13 @@ METHODS: dict[str, tuple[Solver, str]] = {
 def run() -> None:
     """Runs what is not recorded yet."""
     torch.set_num_threads(1)
-    done = {(line["method"], line["seed"], line["measurements"]) for line in recorded()}
+    done = {(line["method"], line["seed"], line["measurements"]) for line in records(RESULTS)}
     RESULTS.parent.mkdir(exist_ok=True)
     for name, (solver, _) in METHODS.items():
         waiting = [problem(seed, m) for m in MEASUREMENTS for seed in SEEDS if (name, seed, m) not in done]
         if waiting:
             save(name, solver, waiting)
         print(f"{name}: {len(waiting)} problems", flush=True)
-
-
-def recorded() -> list[dict[str, Any]]:
-    """Reads the records there are."""
-    return read_lines(RESULTS) if RESULTS.exists() else []
 
 
 def fractions(lines: Sequence[dict[str, Any]], name: str, field: str = "recovered") -> list[float]:
@@ -233,7 +226,7 @@ def fractions(lines: Sequence[dict[str, Any]], name: str, field: str = "recovere
 
 def table() -> None:
     """Prints a Markdown table: supports recovered of each twenty, and how often the search missed a shorter description."""
-    lines = recorded()
+    lines = records(RESULTS)
     print(f"| | {' | '.join(map(str, MEASUREMENTS))} | search failed | CPU ms |")
     print("|" + " --- |" * (len(MEASUREMENTS) + 3))
     for name in METHODS:
@@ -247,7 +240,7 @@ def table() -> None:
 
 def figure() -> None:
     """Draws the fraction of supports recovered over the number of measurements."""
-    lines = recorded()
+    lines = records(RESULTS)
 
     def fill(drawing: Any) -> None:
         axes = drawing.add_subplot()
@@ -264,9 +257,7 @@ def figure() -> None:
 
 def main() -> None:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("run", "table", "figure"))
-    {"run": run, "table": table, "figure": figure}[parser.parse_args().command]()
+    CommandLine(__doc__, run=run, table=table, figure=figure).run()
 
 
 if __name__ == "__main__":

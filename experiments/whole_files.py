@@ -8,7 +8,6 @@ come from the folder ELLZERO_DATA names. Seconds are processor seconds of the wh
 either process held at once. What other coders make of a file, `ellzero bench` says.
 """
 
-import argparse
 import hashlib
 import json
 import lzma
@@ -23,9 +22,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ellzero.records import read_lines
+from experiments.commands import FOLDER, CommandLine, records, refuse
 
-FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results" / "whole_files.jsonl"
 ENWIK = (1_000_000, 4_096_000, 16_384_000)
 SILESIA = ("dickens", "xml", "nci", "ooffice")
@@ -138,7 +136,7 @@ def run(sets: list[str], levels: list[int]) -> None:
     """Measures what is not recorded yet for this coder."""
     place = os.environ.get("ELLZERO_DATA")
     if not place:
-        raise SystemExit("ELLZERO_DATA is not set: it names the folder that holds wiki/ and corpora/")
+        refuse("ELLZERO_DATA is not set: it names the folder that holds wiki/ and corpora/")
     version = coder_version()
     done = {(line["file"], line["level"]) for line in recorded() if line["coder"] == version}
     for level in levels:
@@ -154,8 +152,7 @@ def run(sets: list[str], levels: list[int]) -> None:
 
 def recorded() -> list[dict[str, Any]]:
     """Reads the records there are; of a file and level measured again, the last."""
-    lines: list[dict[str, Any]] = list(read_lines(RESULTS)) if RESULTS.exists() else []
-    return list({(line["file"], line["level"]): line for line in lines}.values())
+    return list({(line["file"], line["level"]): line for line in records(RESULTS)}.values())
 
 
 def table() -> None:
@@ -185,17 +182,11 @@ def table() -> None:
 
 def main() -> None:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    run_parser = commands.add_parser("run")
-    run_parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS))
-    run_parser.add_argument("--levels", nargs="+", type=int, default=[9, 5, 1])
-    commands.add_parser("table")
-    arguments = parser.parse_args()
-    if arguments.command == "run":
-        run(arguments.sets, arguments.levels)
-    else:
-        table()
+    line = CommandLine(__doc__, table=table)
+    runs = line.add("run", lambda given: run(given.sets, given.levels))
+    runs.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS))
+    runs.add_argument("--levels", nargs="+", type=int, default=[9, 5, 1])
+    line.run()
 
 
 if __name__ == "__main__":
