@@ -70,11 +70,11 @@ PRESETS = {
     6: Preset(contexts=_MIDDLE, directs=(0, 1, 2, 3), matches=(5, 8, 20), sets=_SETS, table_bits=24, microseconds=11.0),
     7: Preset(contexts=_FULL, directs=_DIRECTS, matches=(5, 8, 20), sets=(*_SETS, 9), table_bits=25, microseconds=15.0),
     8: Preset(
-        contexts=_FOLDED, directs=_MORE_DIRECTS, matches=(5, 8, 20), sets=(*_SETS, 9), table_bits=26, history_bits=25, direct_bits=20,
+        contexts=_FOLDED, directs=_MORE_DIRECTS, matches=(5, 8, 20), sets=(*_SETS, 9), table_bits=25, history_bits=25, direct_bits=19,
         rate=2, microseconds=20.0,
     ),
     9: Preset(
-        contexts=_FOLDED, directs=_MORE_DIRECTS, matches=(5, 8, 20), sets=(*_SETS, 9), table_bits=27, history_bits=26, direct_bits=21,
+        contexts=_FOLDED, directs=_MORE_DIRECTS, matches=(5, 8, 20), sets=(*_SETS, 9), table_bits=26, history_bits=26, direct_bits=20,
         rate=2, microseconds=20.0,
     ),
 }  # fmt: skip
