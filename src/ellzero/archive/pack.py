@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from ellzero.archive.checkpoints import CHECKPOINTS, write_checkpoint
 from ellzero.archive.entries import Report, nonzeros, write_entries
 from ellzero.archive.grids import Quantiser
 from ellzero.archive.safetensors_files import write_safetensors
-from ellzero.archive.sources import CHECKPOINTS, tensors_of
+from ellzero.archive.sources import tensors_of
 from ellzero.codec.container import DEFAULT_LIMIT, ContainerReader, Kind
 from ellzero.codec.network.format import GROUP_SECTION, read_network
-from ellzero.codec.network.tensors import Exact, Tied
+from ellzero.codec.network.tensors import Tied
 from ellzero.codec.streams import Sink
 
 
@@ -70,21 +71,7 @@ def unpack(file: BinaryIO, output: BinaryIO, *, suffix: str, max_size: int = DEF
         FormatError: the file is damaged, or holds no network.
     """
     entries = read_network(file, max_bytes=max_size)
-    return _write_checkpoint(output, entries) if suffix in CHECKPOINTS else write_safetensors(output, entries)
-
-
-def _write_checkpoint(output: BinaryIO, entries: Iterator[Exact | Tied]) -> int:
-    try:
-        import torch
-
-        from ellzero.archive.torch_tensors import to_torch
-    except ModuleNotFoundError as error:
-        raise ImportError("a checkpoint of torch needs torch: pip install 'ellzero[torch]', or unpack to .safetensors") from error
-    state: dict[str, torch.Tensor] = {}
-    for entry in entries:
-        state[entry.name] = state[entry.of] if isinstance(entry, Tied) else to_torch(entry)
-    torch.save(state, output)
-    return len(state)
+    return write_checkpoint(output, entries) if suffix in CHECKPOINTS else write_safetensors(output, entries)
 
 
 def layers(file: BinaryIO, *, max_size: int = DEFAULT_LIMIT) -> Iterator[Layer]:

@@ -4,74 +4,109 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Iterator
-from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
+from ellzero.archive.checkpoints import CHECKPOINTS, read_checkpoint
 from ellzero.archive.safetensors_files import read_header, read_tensor
 from ellzero.codec.network.tensors import Entry, Exact, Tied
 
-CHECKPOINTS = (".pt", ".pth", ".bin", ".ckpt")
+# What a folder's network is called, the likelier first: by a run of `ellzero sparsify`, and by Hugging Face with safetensors and without.
+_NAMES = (
+    "network.safetensors",
+    *(f"{stem}.safetensors{index}" for stem in ("model", "diffusion_pytorch_model") for index in (".index.json", "")),
+    *(f"{stem}.bin{index}" for stem in ("pytorch_model", "diffusion_pytorch_model") for index in (".index.json", "")),
+)
 # Equal tensors of at least so many bytes are stored once; below that a tie costs as much as it saves.
 _MIN_TIED = 64
 
 
-def network_files(path: Path) -> list[Path]:
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A network in files.
+
+    Attributes:
+        named: what says which they are: the index of shards, or the file.
+        parts: by file, the names of the tensors that the index says are in it.
+    """
+
+    named: Path
+    parts: dict[Path, frozenset[str]]
+
+
+def files_of(path: Path) -> list[Path]:
+    """Lists the files from which a network is read; arguments and errors as in `find_network`."""
+    source = find_network(path)
+    options = path / "options.json"  # of a run, which says its architecture
+    return [*dict.fromkeys((source.named, *source.parts)), *([options] if options.is_file() else [])]
+
+
+def find_network(path: Path) -> Source:
     """Finds the files of a network.
 
     Args:
-        path: a safetensors file, an index of shards, a checkpoint of torch, or a folder of one of these: a run of `ellzero sparsify`, or a
-            model as Hugging Face stores it.
+        path: a safetensors file, a checkpoint of torch, an index of shards of either, or a folder of one of these: a run of
+            `ellzero sparsify`, or a model as Hugging Face stores it.
 
     Raises:
         FileNotFoundError: there is nothing of the kind.
         ValueError: an index that names no files, or names some outside its folder.
     """
     if path.is_dir():
-        for name in ("network.safetensors", "model.safetensors.index.json", "model.safetensors", "pytorch_model.bin"):
-            if (path / name).is_file():
-                return network_files(path / name)
-        found = sorted(path.glob("*.safetensors"))
-        if len(found) == 1:
-            return found
-        raise FileNotFoundError(
-            f"{path} holds no network: expected network.safetensors, model.safetensors or its index, or one *.safetensors"
-        )
-    if not path.is_file():
+        return find_network(_in_folder(path))
+    if not path.exists():
         raise FileNotFoundError(
             f"{path}: there is no such file; expected safetensors, an index of shards, a checkpoint, or a folder of one"
         )
-    return _shards(path) if path.name.endswith(".index.json") else [path]
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is a pipe or a device, and a network is read from files: write it to one first")
+    return _shards(path) if path.name.endswith(".index.json") else Source(named=path, parts={path: frozenset()})
 
 
-def _shards(path: Path) -> list[Path]:
+def _in_folder(path: Path) -> Path:
+    for name in _NAMES:
+        if (path / name).is_file():
+            return path / name
+    indices = sorted((*path.glob("*.safetensors.index.json"), *path.glob("*.bin.index.json")))
+    found = indices or sorted(path.glob("*.safetensors"))
+    if len(found) == 1 and not re.search(r"-\d+-of-\d+\.", found[0].name):
+        return found[0]
+    raise FileNotFoundError(f"{path} holds no network: expected network.safetensors, model.safetensors or its index, or one *.safetensors")
+
+
+def _shards(path: Path) -> Source:
+    parts: dict[str, set[str]] = {}
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
-        names = sorted({str(name) for name in cast("dict[str, Any]", table).values()})
+        table = cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8"))["weight_map"])
+        for name, shard in table.items():
+            parts.setdefault(str(shard), set()).add(name)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is no index of shards: expected JSON with a weight_map") from error
-    if not names or any(os.path.basename(name) != name for name in names):
+    if not parts or any(os.path.basename(name) != name for name in parts):
         raise ValueError(f"{path} names no shards, or some outside its folder")
-    for name in names:
+    for name in sorted(parts):
         if not (path.parent / name).is_file():
             raise FileNotFoundError(f"{path} names {name}, which is not beside it: get all shards")
-    return [path.parent / name for name in names]
+    return Source(named=path, parts={path.parent / name: frozenset(parts[name]) for name in sorted(parts)})
 
 
 def tensors_of(path: Path) -> Iterator[Entry]:
-    """Reads the tensors of a network, one in memory at a time (a checkpoint of torch: all).
+    """Reads the tensors of a network, one in memory at a time (of checkpoints of torch: those of one file).
 
     Tensors of the same bytes, type and shape are tied: it makes no difference to anyone who loads them, and they are stored once.
 
     Args:
-        path: as `network_files` takes it.
+        path: as `find_network` takes it.
 
     Raises:
-        ValueError: a file is damaged, or no network.
+        ValueError: a file is damaged or no network, or lacks a tensor that its index says is there.
         FileNotFoundError: there is no such file.
+        TypeError: a tensor of a type that cannot be stored.
         ImportError: a checkpoint needs torch.
     """
     seen: dict[tuple[str, tuple[int, ...], bytes], str] = {}
@@ -88,43 +123,31 @@ def tensors_of(path: Path) -> Iterator[Entry]:
 
 
 def _all_tensors(path: Path) -> Iterator[Exact]:
-    files = network_files(path)
-    if files[0].suffix in CHECKPOINTS:
-        yield from _checkpoint(files[0])
-        return
-    with ExitStack() as stack:
-        first = True
-        for one in files:
-            file = stack.enter_context(open(one, "rb"))
-            for place in read_header(file, one)[0]:
-                width = image_width(place.name, place.shape) if first else 0
-                first = first and len(place.shape) < 2
-                yield read_tensor(file, place, image_width=width)
-
-
-def _checkpoint(path: Path) -> Iterator[Exact]:
-    try:
-        import torch
-
-        from ellzero.archive.torch_tensors import from_torch
-    except ModuleNotFoundError as error:
-        raise ImportError(f"{path} is a checkpoint of torch: pip install 'ellzero[torch]'") from error
-    try:
-        loaded: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever a damaged or hostile archive makes of the unpickler
-        raise ValueError(
-            f"{path} is no file of weights alone that torch reads: save the model's state_dict() ({type(error).__name__})"
-        ) from error
-    for key in ("state_dict", "model_state_dict", "model"):
-        if isinstance(loaded, dict) and isinstance(cast("dict[str, Any]", loaded).get(key), dict):
-            loaded = cast("dict[str, Any]", loaded)[key]
-            break
-    if not isinstance(loaded, dict):
-        raise ValueError(f"{path} holds a {type(loaded).__name__}, not a state_dict: save the model's state_dict()")
-    state = {str(name): value for name, value in cast("dict[Any, Any]", loaded).items() if isinstance(value, torch.Tensor)}
-    if not state:
-        raise ValueError(f"{path} holds no tensors by name: save the model's state_dict()")
+    source = find_network(path)
     first = True
+    for file, promised in source.parts.items():
+        held: set[str] = set()
+        for entry in _checkpoint(file, first) if file.suffix in CHECKPOINTS else _safetensors(file, first):
+            first = first and len(entry.shape) < 2
+            held.add(entry.name)
+            yield entry
+        if promised - held:
+            raise ValueError(f"{source.named} says that {file.name} holds {min(promised - held)!r}, which it lacks: get both again")
+
+
+def _safetensors(path: Path, first: bool) -> Iterator[Exact]:
+    """Reads the tensors of one file; `first` says whether its first weight is the network's."""
+    with open(path, "rb") as file:
+        for place in read_header(file, path)[0]:
+            width = image_width(place.name, place.shape) if first else 0
+            first = first and len(place.shape) < 2
+            yield read_tensor(file, place, image_width=width)
+
+
+def _checkpoint(path: Path, first: bool) -> Iterator[Exact]:
+    state = read_checkpoint(path)
+    from ellzero.archive.torch_tensors import from_torch
+
     for name, tensor in state.items():
         width = image_width(name, tuple(tensor.shape)) if first else 0
         first = first and tensor.ndim < 2

@@ -41,10 +41,12 @@ def from_torch(name: str, tensor: Tensor, *, image_width: int = 0) -> Exact:
         image_width: as in `Exact`.
 
     Raises:
-        TypeError: a type or layout that no network file knows.
+        TypeError: a type or layout that no network file knows, or no numbers at all.
     """
     if tensor.dtype not in _NAMES or tensor.layout is not torch.strided:
         raise TypeError(f"{name!r} is a {tensor.layout} tensor of {tensor.dtype}, which cannot be stored: convert it first")
+    if tensor.is_meta:
+        raise TypeError(f"{name!r} is a tensor on the meta device, which has no numbers: load them first")
     dtype = _NAMES[tensor.dtype]
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     plain = torch.view_as_real(plain) if plain.is_complex() else plain

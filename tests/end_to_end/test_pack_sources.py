@@ -1,0 +1,179 @@
+"""What `ellzero pack` reads: all of a network or nothing, from shards, folders and checkpoints, and never over its own input."""
+
+import json
+import os
+import pickle
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor
+
+import ellzero as lz
+from ellzero.cli.main import main
+
+
+@pytest.fixture
+def tensors() -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return {name: torch.randn(shape, generator=generator) for name, shape in (("a", (4, 6)), ("b", (6,)), ("c", (3, 2)), ("d", (5,)))}
+
+
+class Evil:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, ("owned",)
+
+
+def write_shards(folder: Path, stem: str, ending: str, tensors: Mapping[str, Tensor]) -> Path:
+    """Writes two shards and their index as Hugging Face does, and returns the index."""
+    folder.mkdir(exist_ok=True)
+    where: dict[str, str] = {}
+    for number in (1, 2):
+        shard = f"{stem}-0000{number}-of-00002.{ending}"
+        held = dict(list(tensors.items())[number - 1 :: 2])
+        if ending == "safetensors":
+            safetensors.torch.save_file(held, folder / shard)
+        else:
+            torch.save(held, folder / shard)
+        where.update(dict.fromkeys(held, shard))
+    index = folder / f"{stem}.{ending}.index.json"
+    index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": where}))
+    return index
+
+
+def refused(words: Sequence[object], said: str, capsys: pytest.CaptureFixture[str], status: int = 1) -> None:
+    """Runs a command and asserts that it fails in one line that holds some words."""
+    capsys.readouterr()
+    assert main([str(word) for word in words]) == status
+    told = capsys.readouterr()
+    assert said in told.err
+    assert told.err.startswith("ellzero: ")
+    assert told.err.count("\n") == 1
+    assert told.out == ""
+
+
+def same(path: Path, tensors: Mapping[str, Tensor]) -> bool:
+    loaded = lz.load_file(path)
+    return loaded.keys() == tensors.keys() and all(torch.equal(loaded[name], tensor) for name, tensor in tensors.items())
+
+
+SHARDED = [
+    ("model", "safetensors"),
+    ("diffusion_pytorch_model", "safetensors"),
+    ("model.fp16", "safetensors"),
+    ("pytorch_model", "bin"),
+    ("diffusion_pytorch_model", "bin"),
+]
+
+
+@pytest.mark.parametrize(("stem", "ending"), SHARDED)
+@pytest.mark.parametrize("given", ["folder", "index"])
+def test_all_shards_are_packed_of_every_kind(stem: str, ending: str, given: str, tensors: dict[str, Tensor], tmp_path: Path) -> None:
+    index = write_shards(tmp_path / "model", stem, ending, tensors)
+    assert main(["pack", str(index if given == "index" else index.parent), "-o", str(tmp_path / "net.l0"), "-q"]) == 0
+    assert same(tmp_path / "net.l0", tensors)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "diffusion_pytorch_model.safetensors", "any.safetensors"])
+def test_a_folder_with_one_file_is_that_file(name: str, tensors: dict[str, Tensor], tmp_path: Path) -> None:
+    safetensors.torch.save_file(tensors, tmp_path / name)
+    assert main(["pack", str(tmp_path), "-q"]) == 0
+    assert same(tmp_path / "network.l0", tensors)
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "diffusion_pytorch_model.bin"])
+def test_a_folder_with_one_checkpoint_is_that_checkpoint(name: str, tensors: dict[str, Tensor], tmp_path: Path) -> None:
+    torch.save(tensors, tmp_path / name)
+    assert main(["pack", str(tmp_path), "-q"]) == 0
+    assert same(tmp_path / "network.l0", tensors)
+
+
+def test_a_shard_alone_is_no_network(tensors: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index = write_shards(tmp_path / "model", "model", "safetensors", tensors)
+    index.unlink()
+    (tmp_path / "model" / "model-00002-of-00002.safetensors").unlink()
+    refused(["pack", tmp_path / "model"], "holds no network", capsys)
+
+
+@pytest.mark.parametrize("ending", ["safetensors", "bin"])
+def test_a_tensor_that_its_shard_lacks_is_missed(
+    ending: str, tensors: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = write_shards(tmp_path / "model", "model", ending, tensors)
+    table = json.loads(index.read_text())
+    table["weight_map"]["lost"] = table["weight_map"]["a"]
+    index.write_text(json.dumps(table))
+    refused(["pack", index, "-o", tmp_path / "net.l0"], "'lost'", capsys)
+    assert not (tmp_path / "net.l0").exists()
+
+
+def test_a_shard_hides_no_code(
+    tensors: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    index = write_shards(tmp_path / "model", "pytorch_model", "bin", tensors)
+    with open(tmp_path / "model" / "pytorch_model-00002-of-00002.bin", "wb") as file:
+        pickle.dump(Evil(), file)
+    refused(["pack", index], "no file of weights alone", capsys)
+    assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize("ending", ["safetensors", "bin"])
+def test_no_file_that_is_read_is_overwritten(
+    ending: str, tensors: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = write_shards(tmp_path / "model", "model", ending, tensors)
+    inside = sorted(index.parent.iterdir())
+    before = {file: file.read_bytes() for file in inside}
+    assert len(inside) == 3
+    for source in (index, index.parent) if ending == "safetensors" else (index,):
+        for output in inside:
+            refused(["pack", source, "-o", output, "-f"], "is the input", capsys)
+    (tmp_path / "link").symlink_to(inside[0])
+    refused(["pack", index, "-o", tmp_path / "link", "-f"], "is the same file as", capsys)
+    assert {file: file.read_bytes() for file in sorted(index.parent.iterdir())} == before
+
+
+def test_a_folder_is_not_packed_over_its_own_file(tensors: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    safetensors.torch.save_file(tensors, tmp_path / "network.safetensors")
+    (tmp_path / "options.json").write_text('{"model": "digits-mlp"}')
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    for file in before:
+        refused(["pack", tmp_path, "-o", file, "-f"], "is the input", capsys)
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"nested": {"w": torch.ones(3)}}, "'nested' is dict"),
+        ({"_extra": [torch.ones(3)]}, "'_extra' is list"),
+        ({"epoch": 3}, "'epoch' is int"),
+        ({7: torch.ones(3)}, "7 is int"),
+        ({"model": {"x": torch.ones(3)}}, "beside"),
+        ({"model": {"x": torch.ones(3)}, "state_dict": {"x": torch.zeros(3)}}, "beside"),
+        ({"empty": torch.empty(3, device="meta")}, "'empty'"),
+        ({"sparse": torch.eye(3).to_sparse()}, "'sparse'"),
+    ],
+)
+def test_what_no_network_file_holds_is_refused_by_name(
+    more: dict[Any, Any], said: str, tensors: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.save({**tensors, **more}, tmp_path / "net.pt")
+    refused(["pack", tmp_path / "net.pt"], said, capsys)
+    assert not (tmp_path / "net.l0").exists()
+
+
+def test_two_networks_in_a_checkpoint_are_not_one(tensors: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.save({"model": tensors, "state_dict": {"a": torch.ones(3)}}, tmp_path / "net.pt")
+    refused(["pack", tmp_path / "net.pt"], "'model'", capsys)
+
+
+def test_of_a_training_checkpoint_its_network_is_packed(tensors: dict[str, Tensor], tmp_path: Path) -> None:
+    state = {"epoch": 3, "model_state_dict": tensors, "optimizer": {"state": {}}, "scheduler": [1, 2]}
+    torch.save(state, tmp_path / "net.pt")
+    assert main(["pack", str(tmp_path / "net.pt"), "-q"]) == 0
+    assert same(tmp_path / "net.l0", tensors)
