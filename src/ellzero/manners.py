@@ -9,7 +9,7 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -53,7 +53,13 @@ def open_input(path: Path | str, *, terminal: bool = True) -> Generator[BinaryIO
 
 @contextmanager
 def open_output(
-    path: Path | str, *, source: Path | str | None = None, force: bool = False, terminal: bool = False, keep: bool = False
+    path: Path | str,
+    *,
+    source: Path | str | None = None,
+    others: Collection[Path] = (),
+    force: bool = False,
+    terminal: bool = False,
+    keep: bool = False,
 ) -> Generator[BinaryIO, None, None]:
     """Opens what a command writes: a file appears whole at the end, or not at all.
 
@@ -64,6 +70,7 @@ def open_output(
     Args:
         path: a file, or `-` for standard output.
         source: what is read meanwhile, a file or `-`, which the output must not be.
+        others: more files that are read meanwhile.
         force: whether an existing file is overwritten, and bytes go to a terminal.
         terminal: whether what is written is fit for a terminal.
         keep: whether the output takes over the permissions and times of `source`.
@@ -76,10 +83,11 @@ def open_output(
     """
     read = None if source is None else _status(source, 0)
     written = _status(path, 1)
-    if read is not None and written is not None and stat.S_ISREG(read.st_mode) and os.path.samestat(read, written):
-        raise FileError(
-            f"{path} is the input: name another output" if path == source else f"{path} is the same file as {source}: name another"
-        )
+    for one, status in ((source, read), *((other, _status(other, 0)) for other in others)):
+        if status is not None and written is not None and stat.S_ISREG(status.st_mode) and os.path.samestat(status, written):
+            raise FileError(
+                f"{path} is the input: name another output" if path == one else f"{path} is the same file as {one}: name another"
+            )
     if written is not None and stat.S_ISDIR(written.st_mode):
         raise FileError(f"{path} is a folder: name a file in it")
     with ExitStack() as stack:

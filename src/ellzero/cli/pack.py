@@ -86,7 +86,7 @@ class Pack:
             OSError: a file is missing, in the way, or cannot be written.
         """
         from ellzero.archive.pack import pack
-        from ellzero.archive.sources import tensors_of
+        from ellzero.archive.sources import files_of, tensors_of
         from ellzero.cli.messages import say
         from ellzero.manners import open_output
 
@@ -96,7 +96,7 @@ class Pack:
         if calibrated and self.quantise not in (None, GridName.CALIBRATED):
             raise ValueError(f"--data is for --quantise calibrated, not {self.quantise.value}: leave one of them out")  # type: ignore[union-attr]
         output = self.output if self.output is not None else default_output(self.network)
-        with open_output(output, source=self.network if self.network.is_file() else None, force=self.force) as file:
+        with open_output(output, source=self.network, others=files_of(self.network), force=self.force) as file:
             if calibrated or self.fold_batchnorm:
                 from ellzero.cli.pack_model import pack_model
 
