@@ -28,8 +28,9 @@ def replacing(path: Path, *, overwrite: bool = True, like: os.stat_result | None
         FileExistsError: a file is there and `overwrite` is False.
         OSError: the folder is missing or not writable.
     """
-    # mkstemp makes files that only their owner reads; a finished file gets what the process would give a plain `open`.
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    # mkstemp makes files that only their owner reads; a finished file gets what the process would give a plain `open`. Of a long name
+    # only the beginning is there: 40 letters have at most 160 bytes, and most systems allow 255.
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".tmp")
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file

@@ -153,7 +153,7 @@ def _status(path: Path | str, standard: int) -> os.stat_result | None:
     except OSError as error:
         if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.EBADF}:
             return None
-        raise FileError(f"{path} cannot be looked at: {error.strerror}") from error
+        raise FileError(f"{path} cannot be looked at: {_words(error, Path(path).parent, 'read')}") from error
 
 
 def _agreed(path: Path | str, source: Path | str | None) -> bool:
@@ -183,10 +183,19 @@ def _plain_errors(path: Path | str, done: str) -> Generator[None, None, None]:
         yield
     except FileError:
         raise
-    except FileNotFoundError as error:
-        what = "there is no such file" if done == "read" else f"there is no folder {Path(path).parent}; make it first"
-        raise FileError(f"{path} cannot be {done}: {what}") from error
-    except NotADirectoryError as error:
-        raise FileError(f"{path} cannot be {done}: a part of its path is no folder") from error
-    except PermissionError as error:
-        raise FileError(f"{path} cannot be {done}: permission denied") from error
+    except OSError as error:
+        raise FileError(f"{path} cannot be {done}: {_words(error, Path(path).parent, done)}") from error
+
+
+def _words(error: OSError, folder: Path, done: str) -> str:
+    if isinstance(error, FileNotFoundError):
+        if done == "read":
+            return "there is no such file"
+        return f"no file can be made in {folder}" if folder.is_dir() else f"there is no folder {folder}; make it first"
+    if isinstance(error, NotADirectoryError):
+        return "a part of its path is no folder"
+    if isinstance(error, PermissionError):
+        return "permission denied"
+    if error.errno == errno.ENAMETOOLONG:
+        return "its name is too long for this file system"
+    return (error.strerror or str(error)).lower()

@@ -295,6 +295,12 @@ def test_what_is_in_the_way_is_said(tmp_path: Path):
     assert names(tmp_path) == ["a"]
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="this system has no folder that takes no files")
+def test_a_folder_that_takes_no_files_is_no_missing_folder():
+    with pytest.raises(FileError, match=r"/proc/x cannot be written: no file can be made in /proc$"):
+        write("/proc/x")
+
+
 @posix
 @pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="the superuser may read and write everything")
 def test_missing_permissions_are_said(tmp_path: Path):
@@ -335,6 +341,27 @@ def test_permissions_and_times_are_kept_on_request(tmp_path: Path):
     assert (kept.st_atime_ns, kept.st_mtime_ns) == (1_000_000_000_123_456_789, 1_100_000_000_987_654_321)
     write(tmp_path / "c", source=source)
     assert (tmp_path / "c").stat().st_mtime_ns != kept.st_mtime_ns
+
+
+@posix
+@pytest.mark.parametrize("letter", ["n", "\N{SNOWMAN}", "\udcff"], ids=["ascii", "three bytes", "no text"])
+def test_names_may_be_as_long_as_the_system_allows(letter: str, tmp_path: Path):
+    longest = os.pathconf(tmp_path, "PC_NAME_MAX")
+    size = len(os.fsencode(letter))
+    for length in range(longest - 15, longest + 1):
+        name = letter * (length // size) + "x" * (length % size)
+        try:
+            (tmp_path / name).touch()
+        except OSError:
+            pytest.skip("this system has other rules for names")
+        write(tmp_path / name, force=True)
+        assert (tmp_path / name).read_bytes() == b"new"
+    assert len(names(tmp_path)) == 16
+    # Said at once, not when the work is done.
+    with pytest.raises(FileError, match="its name is too long for this file system"), open_output(tmp_path / ("x" * (longest + 1))):
+        pytest.fail("it was opened")
+    with pytest.raises(FileError, match="cannot be read: its name is too long"), open_input(tmp_path / ("x" * (longest + 1))):
+        pass
 
 
 def test_replacing_still_overwrites(tmp_path: Path):
