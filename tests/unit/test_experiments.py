@@ -90,12 +90,12 @@ def test_what_is_not_recorded_is_run_every_first_seed_first_with_one_thread(
     networks: Networks, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     networks.results.parent.mkdir()
-    append_line(networks.results, {"recipe": "better", "seed": 0})
+    append_line(networks.results, {"recipe": "good", "seed": 0})
     before = networks.results.read_bytes()
     networks.command_line(None).run(["run", "--configurations", "good", "better", "--jobs", "1"])
-    assert calls(tmp_path) == ["1 one good 0", "1 one good 1", "1 one better 1"]
+    assert calls(tmp_path) == ["1 one better 0", "1 one good 1", "1 one better 1"]
     assert networks.results.read_bytes() == before
-    assert capsys.readouterr().out.splitlines() == ["good seed 0: done", "good seed 1: done", "better seed 1: done", "0 failed runs"]
+    assert capsys.readouterr().out.splitlines() == ["better seed 0: done", "good seed 1: done", "better seed 1: done", "0 failed runs"]
 
 
 def test_runs_that_fail_are_counted_and_do_not_stop_the_others(networks: Networks, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
