@@ -151,7 +151,7 @@ def test_a_grid_is_asked_for_and_never_assumed(tensors: dict[str, Tensor], tmp_p
         zeros = tensors["layer.weight"] == 0
         assert (lz.load_file(tmp_path / "net.l0")["layer.weight"][zeros] == 0).all()
     assert sizes[""] == sizes["--lossless"] > sizes["--quantise log"] > sizes["--ratio 1.6 --quantise log"]
-    assert main(["pack", str(source), "--lossless", "--quantise", "log", "-f"]) == 1
+    assert main(["pack", str(source), "--lossless", "--quantise", "log", "-f"]) == 2
     assert "contradict" in capsys.readouterr().err
 
 

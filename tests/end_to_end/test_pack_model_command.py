@@ -38,6 +38,18 @@ def other():
     return nn.Linear(3, 2)
 
 
+def wide():
+    net = Net()
+    net.first = nn.Conv2d(3, 17, 3, bias=False)
+    return net
+
+
+def more():
+    net = Net()
+    net.extra = nn.Parameter(torch.zeros(3))
+    return net
+
+
 def images():
     return torch.randn(40, 3, 8, 8, generator=torch.Generator().manual_seed(1))
 
@@ -168,15 +180,81 @@ def test_a_run_says_itself_what_it_is_and_a_data_sets_name_is_enough(folder: Pat
     (run / "options.json").write_text(json.dumps({"model": "digits-mlp"}))
     assert main(["pack", str(run), "--data", "digits", "-q"]) == 0
     assert main(["pack", str(run), "-q", "-o", "lossless.l0"]) == 0
-    assert (run / "network.l0").stat().st_size < 0.4 * (folder / "lossless.l0").stat().st_size
+    assert (run / "network-calibrated.l0").stat().st_size < 0.4 * (folder / "lossless.l0").stat().st_size
     images = lz.load_digits(lz.Half.TEST)
     inputs = images.inputs / images.white
     with torch.no_grad():
         before = model(inputs)
-        after = lz.load_model(lz.DigitsMLP(seed=1), run / "network.l0")(inputs)
+        after = lz.load_model(lz.DigitsMLP(seed=1), run / "network-calibrated.l0")(inputs)
     assert float((after - before).norm() / before.norm()) < 0.2
     (run / "options.json").write_text("{}")
     assert main(["pack", str(run), "--data", "digits", "-q", "-f"]) == 1
+
+
+@pytest.mark.parametrize("grid", ["log", "uniform", "shared"])
+def test_a_run_keeps_its_own_files_beside_what_is_packed_of_it(grid: str, folder: Path) -> None:
+    run = folder / "run"
+    run.mkdir()
+    safetensors.torch.save_file(lz.DigitsMLP(seed=0).state_dict(), run / "network.safetensors")
+    for name in ("network.l0", "quantised.l0"):
+        (run / name).write_text("of the run")
+    assert main(["pack", str(run), "--quantise", grid, "-q"]) == 0
+    assert main(["pack", str(run), "--quantise", grid, "-q", "-f"]) == 0
+    assert (run / "network.l0").read_text() == (run / "quantised.l0").read_text() == "of the run"
+    assert main(["test", str(run / f"network-{grid}.l0")]) == 0
+
+
+@pytest.mark.parametrize("grid", ["log", "uniform", "shared"])
+def test_with_its_architecture_a_network_keeps_its_statistics_on_every_grid(grid: str, folder: Path) -> None:
+    original = safetensors.torch.load_file(folder / "net.safetensors")
+    buffers = {name for name, _ in net().named_buffers()}
+    assert main(["pack", "net.safetensors", "--quantise", grid, "-q", "-o", "alone.l0"]) == 0
+    assert main(["pack", "net.safetensors", "--quantise", grid, "-q", "--model", "mine_to_pack:Net"]) == 0
+    alone, known = lz.load_file(folder / "alone.l0"), lz.load_file(folder / "net.l0")
+    assert {name for name, tensor in known.items() if torch.equal(tensor, original[name])} >= buffers
+    assert not torch.equal(alone["norm.running_var"], original["norm.running_var"])
+    assert torch.equal(alone["first.weight"], known["first.weight"])
+    assert not torch.equal(known["first.weight"], original["first.weight"])
+
+
+def test_a_lossless_file_is_checked_against_an_architecture_and_keeps_its_types(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    half = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in net().state_dict().items()}
+    safetensors.torch.save_file(half, folder / "half.safetensors")
+    assert main(["pack", "half.safetensors", "-q", "--model", "mine_to_pack:Net"]) == 0
+    loaded = lz.load_file(folder / "half.l0")
+    assert all(torch.equal(loaded[name], tensor) and loaded[name].dtype == tensor.dtype for name, tensor in half.items())
+    assert main(["pack", "half.safetensors", "-q", "-f", "--model", "lenet-300-100"]) == 1
+    assert "which lenet-300-100 lacks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--model", "mine_to_pack:Net", "--quantise", "calibrated", "--input", "2x8x8"], "does not take inputs of the shape"),
+        (["--model", "mine_to_pack:Net", "--fold-batchnorm", "--input", "2x8x8"], "does not run on these inputs"),
+        (["--model", "mine_to_pack:Net", "--data", "mine_to_pack:narrow"], "does not run on these inputs"),
+        (["--model", "mine_to_pack:Net", "--data", "mine_to_pack:nothing"], "returned no batch"),
+        (["--model", "mine_to_pack:Net", "--data", "mine_to_pack:number"], "returned int, expected a batch"),
+        (["--model", "mine_to_pack:other", "--data", "mine_to_pack:images"], "which mine_to_pack:other lacks"),
+        (["--model", "mine_to_pack:none", "--data", "mine_to_pack:images"], "has no 'none'"),
+        (["--model", "no-such", "--data", "mine_to_pack:images"], "no network is named 'no-such'"),
+        (["--model", "mine_to_pack:Net", "--data", "missing"], "missing"),
+        (["--model", "mine_to_pack:other", "--quantise", "uniform"], "which mine_to_pack:other lacks"),
+        (["--model", "lenet-300-100", "--quantise", "log"], "which lenet-300-100 lacks"),
+        (["--model", "mine_to_pack:wide"], "has the shape (16, 3, 3, 3)"),
+        (["--model", "mine_to_pack:more", "--quantise", "shared"], "lacks 'extra'"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_one_line_and_nothing_is_written(
+    words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pack", "net.safetensors", *words]) == 1
+    told = capsys.readouterr()
+    assert said in told.err
+    assert told.err.startswith("ellzero: ")
+    assert told.err.count("\n") == 1
+    assert told.out == ""
+    assert not (folder / "net.l0").exists()
 
 
 @pytest.mark.parametrize(
@@ -187,25 +265,22 @@ def test_a_run_says_itself_what_it_is_and_a_data_sets_name_is_enough(folder: Pat
         (["--model", "mine_to_pack:Net", "--fold-batchnorm"], "or the shape of one, such as --input 3x32x32"),
         (["--model", "mine_to_pack:Net", "--quantise", "calibrated"], "say where they are, --data"),
         (["--model", "mine_to_pack:Net", "--quantise", "calibrated", "--input", "3,8,8"], "--input 3,8,8: expected the shape"),
-        (["--model", "mine_to_pack:Net", "--quantise", "calibrated", "--input", "2x8x8"], "does not take inputs of the shape"),
-        (["--model", "mine_to_pack:Net", "--fold-batchnorm", "--input", "2x8x8"], "does not run on these inputs"),
-        (["--model", "mine_to_pack:Net", "--data", "mine_to_pack:narrow"], "does not run on these inputs"),
-        (["--model", "mine_to_pack:Net", "--data", "mine_to_pack:nothing"], "returned no batch"),
-        (["--model", "mine_to_pack:Net", "--data", "mine_to_pack:number"], "returned int, expected a batch"),
         (["--model", "mine_to_pack:Net", "--data", "mine_to_pack:images", "--quantise", "log"], "--quantise calibrated, not log"),
         (["--model", "mine_to_pack:Net", "--data", "mine_to_pack:images", "--lossless"], "--lossless contradicts"),
-        (["--model", "mine_to_pack:Net", "--data", "mine_to_pack:images", "--nats-per-kilobyte", "0"], "nats_per_kilobyte=0"),
-        (["--model", "mine_to_pack:other", "--data", "mine_to_pack:images"], "which mine_to_pack:other lacks"),
-        (["--model", "mine_to_pack:none", "--data", "mine_to_pack:images"], "has no 'none'"),
-        (["--model", "no-such", "--data", "mine_to_pack:images"], "no network is named 'no-such'"),
-        (["--model", "mine_to_pack:Net", "--data", "missing"], "missing"),
+        (["--model", "mine_to_pack:Net", "--data", "mine_to_pack:images", "--nats-per-kilobyte", "0"], "--nats-per-kilobyte 0"),
         (["--model", "mine_to_pack:Net", "--data", "mine_to_pack:images", "--samples", "0"], "--samples 0: expected at least 2"),
+        (["--quantise", "log", "--ratio", "0.5"], "the ratio must be above 1"),
+        (["--quantise", "uniform", "--error", "2"], "errors lie between 0 and 1"),
+        (["--quantise", "shared", "--error", "0"], "errors lie between 0 and 1"),
+        (["--quantise", "calibrated", "--input", "3x8x8"], "say its architecture, --model"),
+        (["--lossless", "--quantise", "log"], "--lossless contradicts"),
+        (["--quantise", "log", "--input", "3x8x8"], "--input and --samples are for"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_one_line_and_nothing_is_written(
+def test_wrong_usage_is_one_line_and_a_status_of_its_own(
     words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["pack", "net.safetensors", *words]) == 1
+    assert main(["pack", "net.safetensors", *words]) == 2
     told = capsys.readouterr()
     assert said in told.err
     assert told.err.startswith("ellzero: ")

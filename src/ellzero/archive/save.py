@@ -84,19 +84,30 @@ def model_bytes(model: nn.Module, *, quantise: Quantiser | None = None) -> bytes
 def write_model(file: Sink, model: nn.Module, quantise: Quantiser | None = None, image_width: int = 0) -> Report:
     """Writes a model to an open file; arguments as in `save_model`."""
     state = model.state_dict()
-    parameters = {tensor.data_ptr() for tensor in model.parameters()}
-    kept = {name for name, tensor in state.items() if tensor.data_ptr() not in parameters}
+    for name, tensor in state.items():
+        _require_tensor(name, tensor)
+    kept = buffers_of(model)
     first = next((name for name, tensor in state.items() if tensor.ndim >= 2), None)
     widths = {} if first is None or state[first].ndim != 2 else {first: image_width or guessed_width(first, tuple(state[first].shape))}
     return write_entries(file, _entries(state, widths), quantise, kept)
+
+
+def buffers_of(model: nn.Module) -> set[str]:
+    """Lists the names in a model's `state_dict` that are not of parameters: running statistics and the like, which no grid holds."""
+    parameters = {tensor.data_ptr() for tensor in model.parameters()}
+    return {name for name, tensor in model.state_dict().items() if tensor.data_ptr() not in parameters}
+
+
+def _require_tensor(name: str, tensor: object) -> None:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} is {type(tensor).__name__}, not a tensor: pass torch.as_tensor(...), or leave it out")
 
 
 def _entries(tensors: Mapping[str, Tensor], widths: Mapping[str, int]) -> Iterator[Entry]:
     """Takes tensors one by one; those that are the same memory in the same shape are tied."""
     seen: dict[tuple[object, ...], str] = {}
     for name, tensor in tensors.items():
-        if not isinstance(tensor, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"{name} is {type(tensor).__name__}, not a tensor: pass torch.as_tensor(...)")
+        _require_tensor(name, tensor)
         key = (tensor.device, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
         if tensor.numel() and key in seen:
             yield Tied(name=name, of=seen[key])

@@ -1,6 +1,7 @@
 """`ellzero pack` and `ellzero unpack`: networks of other formats as `.l0` files, and back."""
 
 import enum
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -49,7 +50,8 @@ class Pack:
     network: tyro.conf.Positional[Path]
     """The network."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None
-    """The file to write, or - for standard output; by default the name of the network with the ending .l0."""
+    """The file to write, or - for standard output; by default the name of the network with the ending .l0, in a folder network.l0, or
+    network-log.l0 and the like where weights are moved."""
     quantise: GridName | None = None
     """Move weights to a grid: log (each weight by at most a factor of about sqrt(ratio); for sparse networks), uniform (each tensor by
     --error), shared (one step for all tensors, all weights by --error), or calibrated (each layer by what the answers depend on; needs
@@ -61,7 +63,8 @@ class Pack:
     error: float = 0.03
     """Root mean square of the change of a tensor on the uniform grid, over that of its weights; vectors get a tenth of it."""
     model: Annotated[str | None, tyro.conf.arg(metavar="NAME|MODULE:FACTORY")] = None
-    """The network's architecture: a name that `ellzero sparsify` takes, or module:factory. A run's folder says it by itself."""
+    """The network's architecture: a name that `ellzero sparsify` takes, or module:factory. Names and shapes are checked against it, and
+    its running statistics and counters stay exact on every grid. To calibration and folding a run's folder says it by itself."""
     data: Annotated[str | None, tyro.conf.arg(metavar="DIR|NAME|MODULE:FUNCTION")] = None
     """Unlabelled inputs to calibrate by: a data set's folder or name, of which the first training images are taken, or module:function
     that returns a batch, or batches, as the network takes them."""
@@ -82,25 +85,29 @@ class Pack:
         """Runs the command.
 
         Raises:
-            ValueError: the network is damaged, or options contradict each other.
+            UsageError: options contradict each other, or are out of range.
+            ValueError: the network is damaged, or its architecture another one.
             OSError: a file is missing, in the way, or cannot be written.
         """
         from ellzero.archive.pack import pack
         from ellzero.archive.sources import files_of, tensors_of
         from ellzero.cli.messages import say
-        from ellzero.manners import open_output
+        from ellzero.manners import FileError, open_output
 
-        calibrated = self.quantise is GridName.CALIBRATED or self.data is not None
-        if self.lossless and (self.quantise is not None or calibrated or self.fold_batchnorm):
-            raise ValueError("--lossless contradicts --quantise, --data and --fold-batchnorm: leave it out, or them")
-        if calibrated and self.quantise not in (None, GridName.CALIBRATED):
-            raise ValueError(f"--data is for --quantise calibrated, not {self.quantise.value}: leave one of them out")  # type: ignore[union-attr]
-        output = self.output if self.output is not None else default_output(self.network)
-        with open_output(output, source=self.network, others=files_of(self.network), force=self.force) as file:
-            if calibrated or self.fold_batchnorm:
+        self.check()
+        if str(self.network) == STANDARD:
+            raise FileError("a network is read from files, not from standard input: write it to one first")
+        read = files_of(self.network)
+        output = self.output if self.output is not None else default_output(self.network, self.moved)
+        with open_output(output, source=self.network, others=read, force=self.force) as file:
+            if self.calibrated or self.fold_batchnorm:
                 from ellzero.cli.pack_model import pack_model
 
-                report = pack_model(self, file, calibrate=calibrated)
+                report = pack_model(self, file, calibrate=self.calibrated)
+            elif self.model is not None:
+                from ellzero.cli.pack_model import pack_as
+
+                report = pack_as(self, file, self.model)
             else:
                 report = pack(self.network, file, self.grid(tensors_of(self.network)))
         if not self.quiet:
@@ -110,6 +117,48 @@ class Pack:
                 f"{self.network} -> {output}: {report.tensors} tensors, {report.nonzeros:,} of {report.scalars:,} numbers not zero, "
                 f"{sizes['dense_bytes']:,} bytes in memory, {report.file_bytes:,} in the file ({share:.2f} %)"
             )
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether weights are moved by what the answers depend on."""
+        return self.quantise is GridName.CALIBRATED or self.data is not None
+
+    @property
+    def moved(self) -> str | None:
+        """What happens to the weights, in a word; None where every bit stays."""
+        if self.calibrated:
+            return GridName.CALIBRATED.value
+        return self.quantise.value if self.quantise is not None else "folded" if self.fold_batchnorm else None
+
+    def check(self) -> None:
+        """Asserts that the options make sense together.
+
+        Raises:
+            UsageError: they do not.
+        """
+        from ellzero.archive.grids import LogGrid, UniformGrid
+        from ellzero.cli.arguments import UsageError
+
+        if self.lossless and self.moved is not None:
+            raise UsageError("--lossless contradicts --quantise, --data and --fold-batchnorm: leave it out, or them")
+        if self.data is not None and self.quantise not in (None, GridName.CALIBRATED):
+            raise UsageError(f"--data is for --quantise calibrated, not {self.quantise.value}: leave one of them out")
+        runs = self.calibrated or self.fold_batchnorm
+        if not runs and (self.input is not None or self.samples is not None):
+            raise UsageError("--input and --samples are for --quantise calibrated and --fold-batchnorm: add one of these, or drop them")
+        if runs and self.model is None and not (self.network / "options.json").is_file():
+            raise UsageError("calibration and --fold-batchnorm run the network: say its architecture, --model NAME or module:factory")
+        if runs and self.data is None and self.input is None:
+            raise UsageError("the network is run on inputs: say where they are, --data, or the shape of one, such as --input 3x32x32")
+        if self.samples is not None and self.samples < 2:
+            raise UsageError(f"--samples {self.samples}: expected at least 2")
+        if not 0 < self.nats_per_kilobyte < math.inf:
+            raise UsageError(f"--nats-per-kilobyte {self.nats_per_kilobyte}: expected a positive number")
+        try:
+            LogGrid(self.ratio)
+            UniformGrid(error=self.error, vectors=self.error / 10)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
 
     def grid(self, tensors: "Iterable[Entry]") -> "Quantiser | None":
         """Makes the quantiser that needs the weights alone; None where none is chosen.
@@ -172,9 +221,14 @@ class Unpack:
             say(f"{self.file} -> {output}: {tensors} tensors")
 
 
-def default_output(network: Path) -> Path:
-    """Names the file that a network is packed into: beside it, or within a run's folder."""
+def default_output(network: Path, moved: str | None = None) -> Path:
+    """Names the file that a network is packed into: beside it, or within its folder, where a run has left its own without loss.
+
+    Args:
+        network: a file or folder.
+        moved: what happens to the weights, in a word.
+    """
     if network.is_dir():
-        return network / f"network{SUFFIX}"
+        return network / f"network{'' if moved is None else f'-{moved}'}{SUFFIX}"
     name = network.name.removesuffix(".index.json")
     return network.with_name(name).with_suffix(SUFFIX)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from ellzero.archive.calibrate import Calibrated
-from ellzero.archive.entries import Report
+from ellzero.archive.entries import Report, write_entries
 from ellzero.archive.fold_batchnorm import fold_batchnorm_, normalisations
 from ellzero.archive.grids import UniformGrid
-from ellzero.archive.save import write_model
+from ellzero.archive.save import buffers_of, write_model
 from ellzero.archive.sources import tensors_of
 from ellzero.archive.synthesise import synthetic_inputs
 from ellzero.archive.torch_tensors import from_torch, to_torch
+from ellzero.cli.arguments import UsageError
 from ellzero.cli.pack import Pack
 from ellzero.cli.problem import Problem, dataset_for, imported, network, resident, wants_channels
-from ellzero.codec.network.tensors import Quantised, Tied
+from ellzero.codec.network.tensors import Entry, Quantised, Tied
 from ellzero.codec.streams import Sink
 from ellzero.data import Dataset, load_images
 from ellzero.pruning.random_gradient import call_model
@@ -45,14 +46,8 @@ def pack_model(options: Pack, file: Sink, *, calibrate: bool) -> Report:
         OSError: a file is missing.
     """
     name = options.model if options.model is not None else architecture_of_run(options.network)
-    if name is None:
-        raise ValueError("calibration and --fold-batchnorm run the network: say its architecture, --model NAME or module:factory")
     model = load_tensors(network(name, 0), options.network, name)
     inputs = None if options.data is None else calibration_inputs(options.data, name, model, options.samples or SAMPLES)
-    if inputs is None and options.input is None:
-        raise ValueError("the network is run on inputs: say where they are, --data, or the shape of one, such as --input 3x32x32")
-    if options.samples is not None and options.samples < 2:
-        raise ValueError(f"--samples {options.samples}: expected at least 2")
     if calibrate:
         damping = DAMPING if inputs is not None else MADE_UP_DAMPING
         if inputs is None:
@@ -75,15 +70,70 @@ def pack_model(options: Pack, file: Sink, *, calibrate: bool) -> Report:
     return write_model(file, model, options.grid(tensors))
 
 
-def architecture_of_run(path: Path) -> str | None:
-    """Looks up what a run of `ellzero sparsify` was a run of; None where `path` is no such folder."""
+def pack_as(options: Pack, file: Sink, name: str) -> Report:
+    """Packs a network as it stands in its file, checked against its architecture, whose buffers no grid holds.
+
+    Args:
+        options: what the command line says.
+        file: where to.
+        name: of the architecture.
+
+    Raises:
+        ValueError: the architecture is another one, or the network is damaged.
+        OSError: a file is missing.
+    """
+    model = network(name, 0)
+    kept = buffers_of(model)
+
+    def entries() -> Iterator[Entry]:
+        return checked(tensors_of(options.network), model, options.network, name)
+
+    grid = options.grid(entry for entry in entries() if entry.name not in kept)
+    return write_entries(file, entries(), grid, kept)
+
+
+def architecture_of_run(path: Path) -> str:
+    """Looks up what a run of `ellzero sparsify` was a run of.
+
+    Args:
+        path: the folder of the run.
+
+    Raises:
+        ValueError: its options are damaged.
+    """
     options = path / "options.json"
-    if not options.is_file():
-        return None
     try:
         return str(json.loads(options.read_text(encoding="utf-8"))["model"])
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{options} is damaged: say the network's architecture, --model NAME or module:factory") from error
+
+
+def checked(entries: Iterable[Entry], model: nn.Module, path: Path, name: str) -> Iterator[Entry]:
+    """Passes tensors on, each checked against a model.
+
+    Args:
+        entries: the tensors.
+        model: the architecture that they should be of.
+        path: where they come from, for messages.
+        name: of the architecture, for messages.
+
+    Raises:
+        ValueError: names or shapes differ.
+    """
+    state = model.state_dict()
+    shapes: dict[str, tuple[int, ...]] = {}
+    for entry in entries:
+        if entry.name not in state:
+            raise ValueError(f"{path} has a tensor {entry.name!r}, which {name} lacks: say the architecture that it is of, --model")
+        found, shape = shapes[entry.of] if isinstance(entry, Tied) else entry.shape, tuple(state[entry.name].shape)
+        if found != shape:
+            raise ValueError(f"{entry.name!r} has the shape {found} in {path} and {shape} in {name}")
+        shapes[entry.name] = found
+        yield entry
+    # Modules themselves know which of their tensors older files may lack.
+    missing = model.load_state_dict({entry: state[entry] for entry in shapes}, strict=False).missing_keys
+    if missing:
+        raise ValueError(f"{path} lacks {missing[0]!r}, which {name} has: say the architecture that it is of, --model")
 
 
 def load_tensors(model: nn.Module, path: Path, name: str) -> nn.Module:
@@ -98,20 +148,11 @@ def load_tensors(model: nn.Module, path: Path, name: str) -> nn.Module:
         ValueError: names or shapes differ, or the network is damaged.
         OSError: a file is missing.
     """
-    state = model.state_dict()
     loaded: dict[str, Tensor] = {}
-    for entry in tensors_of(path):
-        if entry.name not in state:
-            raise ValueError(f"{path} has a tensor {entry.name!r}, which {name} lacks: say the architecture that it is of, --model")
+    for entry in checked(tensors_of(path), model, path, name):
         assert not isinstance(entry, Quantised)
-        tensor, shape = loaded[entry.of] if isinstance(entry, Tied) else to_torch(entry), state[entry.name].shape
-        if tensor.shape != shape:
-            raise ValueError(f"{entry.name!r} has the shape {tuple(tensor.shape)} in {path} and {tuple(shape)} in {name}")
-        loaded[entry.name] = tensor
-    # Modules themselves know which of their tensors older files may lack.
-    missing = model.load_state_dict(loaded, strict=False).missing_keys
-    if missing:
-        raise ValueError(f"{path} lacks {missing[0]!r}, which {name} has: say the architecture that it is of, --model")
+        loaded[entry.name] = loaded[entry.of] if isinstance(entry, Tied) else to_torch(entry)
+    model.load_state_dict(loaded, strict=False)
     return model.eval()
 
 
@@ -163,10 +204,10 @@ def shape_of(text: str) -> tuple[int, ...]:
     """Reads a shape such as 3x32x32.
 
     Raises:
-        ValueError: it is none.
+        UsageError: it is none.
     """
     if not re.fullmatch(r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8})*", text):
-        raise ValueError(f"--input {text}: expected the shape of one input without the batch, such as 3x32x32 or 784")
+        raise UsageError(f"--input {text}: expected the shape of one input without the batch, such as 3x32x32 or 784")
     return tuple(int(number) for number in text.split("x"))
 
 
