@@ -20,12 +20,14 @@ class Variables(nn.Module):
         gamma: the probability that the gate is open, in [0, 1].
         u: the multiplier of the constraint theta = w * z.
         opened: whether any gate has been open; a parameter whose gates have all closed after that has collapsed.
+        reached: the largest magnitude that the parameter has had, at the start or at a look for collapses.
     """
 
     w: Tensor
     gamma: Tensor
     u: Tensor
     opened: Tensor
+    reached: Tensor
 
     def __init__(self, theta: Tensor, *, p_init: float, u_init: float) -> None:
         super().__init__()
@@ -34,6 +36,7 @@ class Variables(nn.Module):
         self.register_buffer("gamma", torch.full_like(theta, p_init))
         self.register_buffer("u", torch.full_like(theta, u_init))
         self.register_buffer("opened", torch.tensor(p_init > 0))
+        self.register_buffer("reached", theta.abs().max() if theta.numel() else theta.new_zeros(()))
         self.moments_w = Moments(theta)
         self.moments_gamma = Moments(theta)
         self.moments_u = Moments(theta)
@@ -47,7 +50,7 @@ class PMMPState(nn.Module):
     Attributes:
         names: canonical names of the parameters.
         rates: learning rate of each parameter in the optimizer, empty before its first step; not in the state_dict.
-        collapsed: names of the layers in which every gate has been found closed; not in the state_dict.
+        collapsed: names of the layers that were found lost; not in the state_dict.
     """
 
     def __init__(self, params: Params, *, p_init: float, u_init: float) -> None:

@@ -1,6 +1,7 @@
 """PMMP against autograd, brute force over gamma and over subsets, and torch's Adam; its gates, its masks, its collapse."""
 
 import math
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -197,13 +198,15 @@ def test_alternating_steps_ascend_after_the_descents_at_the_point_reached() -> N
                 torch.testing.assert_close(each.u - u, 0.03 * slope / (slope + 1e-8), rtol=1e-9, atol=1e-12)
 
 
-def test_exact_steps_set_w_and_gamma_and_ascend_closed_gates_alone() -> None:
-    method = PMMP(alpha=0.05, u_init=0.1, lr=0.03, updates=Exact())
+@pytest.mark.parametrize("multiplier", [1.0, 4.0])
+def test_exact_steps_set_w_and_gamma_and_ascend_closed_gates_alone(multiplier: float) -> None:
+    method = PMMP(alpha=0.05 * multiplier, u_init=0.1, multiplier=multiplier, lr=0.03, updates=Exact())
     params = some_params()
     state = method.init(params)
     step_(method, params, state)
     for theta, each in zip(params.values(), state.every(params), strict=True):
         open_gates = 0.1 * theta.detach() ** 2 > 0.05
+        assert 0 < int(open_gates.sum()) < open_gates.numel()
         assert torch.equal(each.w, theta.detach())
         assert torch.equal(each.gamma.bool(), open_gates)
         torch.testing.assert_close(each.u, torch.where(open_gates, 0.1, 0.13).double(), rtol=1e-5, atol=0)
@@ -211,7 +214,7 @@ def test_exact_steps_set_w_and_gamma_and_ascend_closed_gates_alone() -> None:
         parameter.grad = None
     method.add_gradient_(params, state, AT)
     for theta, each in zip(params.values(), state.every(params), strict=True):
-        expected = torch.where(each.gamma.bool(), 0.0, 2 * each.u * theta.detach())
+        expected = torch.where(each.gamma.bool(), 0.0, 2 * multiplier * each.u * theta.detach())
         torch.testing.assert_close(theta.grad, expected, rtol=1e-12, atol=0)
 
 
@@ -310,6 +313,52 @@ def test_gates_that_have_yet_to_open_are_no_collapse() -> None:
     resumed.of("b.weight").moments_gamma.first.fill_(1.0)
     with pytest.warns(UserWarning, match=r"closed every gate of b\.weight"):
         step_(method, params, resumed, step=100)
+
+
+@pytest.mark.parametrize("updates", [Simultaneous(), Alternating()], ids=repr)
+def test_weights_that_are_pulled_to_nothing_behind_gates_that_never_open_are_a_collapse(updates: Any) -> None:
+    """From p_init = 0 no gate is ever open, so none closes; but the weights fall as u rises. They are named once, and not before."""
+    method = PMMP(alpha=100.0, p_init=0.0, lr=0.02, updates=updates)
+    params = some_params()
+    state = method.init(params)
+    starts = {name: float(theta.detach().abs().max()) for name, theta in params.items()}
+    for step in range(50):
+        step_(method, params, state, step, lr=0.01)
+    assert all(float(theta.detach().abs().max()) > 0.1 * starts[name] for name, theta in params.items())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for step in range(50, 400):
+            step_(method, params, state, step, lr=0.01)
+    messages = [str(warning.message) for warning in caught]
+    assert len(messages) == 1
+    assert "PMMP has pulled every weight of a.weight, b.weight to nothing: at most 0.0" in messages[0]
+    assert all(float(theta.detach().abs().max()) < 1e-3 * starts[name] for name, theta in params.items())
+    assert not any(bool(each.gamma.any()) or bool(each.opened) for each in state.every(params))
+
+
+def test_small_weights_are_no_collapse_while_a_gate_is_open_or_where_they_began_small() -> None:
+    """Also where they began at 0, and after a resume: what a layer has reached is in its state."""
+    method = PMMP(alpha=100.0, p_init=0.0, lr=0.01)
+    params = some_params()
+    with torch.no_grad():
+        params["a.weight"] *= 1e-6
+        params["b.weight"].zero_()
+    state = method.init(params)
+    step_(method, params, state, step=50)
+    with torch.no_grad():
+        params["b.weight"].fill_(1.0)
+    step_(method, params, state, step=100)
+    with torch.no_grad():
+        params["b.weight"].fill_(0.04)
+    resumed = method.init(params)
+    resumed.load_state_dict(state.state_dict())
+    resumed.of("b.weight").gamma.view(-1)[0] = 0.6
+    resumed.of("b.weight").moments_gamma.first.zero_()
+    step_(method, params, resumed, step=150)
+    assert not resumed.collapsed
+    resumed.of("b.weight").gamma.clamp_(max=0.5)
+    with pytest.warns(UserWarning, match=r"every weight of b\.weight to nothing: at most 0\.04 of the largest .* gamma at most 0\.\d+"):
+        step_(method, params, resumed, step=200)
 
 
 def test_exact_steps_with_too_large_an_alpha_collapse_at_once_and_say_so() -> None:
