@@ -19,7 +19,6 @@ import safetensors.numpy
 import ellzero.cli.file_jobs
 from ellzero.archive.compress import compress, decompress
 from ellzero.cli.arguments import UsageError, arrange, as_command, num_bytes
-from ellzero.cli.bench_coders import OTHERS, missing
 from ellzero.cli.compress import Compress
 from ellzero.cli.l0 import l0
 from ellzero.cli.main import main
@@ -255,6 +254,7 @@ def test_files_story_25_list_says_what_a_file_holds(folder: Path, capsys: pytest
         ("compress", "-0", "a"),
         ("decompress", "-o", "x", "a", "b"),
         ("bench",),
+        ("bench", "-"),
     ],
 )
 def test_wrong_usage_has_the_status_2(words: tuple[str, ...], folder: Path):
@@ -396,22 +396,6 @@ def test_tar_finds_l0(folder: Path):
     assert (Path("out/a").read_bytes(), Path("out/b").read_bytes()) == (Path("a").read_bytes(), OTHER)
 
 
-def test_files_story_26_bench_measures_and_names_what_is_missing(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setitem(OTHERS, "brotli -11", ("no_such_package", OTHERS["brotli -11"][1]))
-    assert run("bench", "a", "-1", "--only", "xz -9e,brotli -11", "--json", "--plot", "picture.png") == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["missing"] == ["brotli -11"]
-    ours, xz = said["results"]
-    assert (ours["coder"], xz["coder"]) == ("ellzero -1", "xz -9e")
-    assert ours["compressed_bytes"] == len(compress(TEXT, level=1))
-    assert xz["compressed_bytes"] == len(lzma.compress(TEXT, preset=9 | lzma.PRESET_EXTREME))
-    assert {"picture.png", "picture.svg"} <= set(names(folder))
-    assert run("bench", "missing", "--only", "none") == 1
-    assert run("bench", "a", "--only", "nothing") == 2
-
-
 @pytest.mark.slow
 def test_the_text_of_the_demo_is_smaller_than_xz_makes_it(capsys: pytest.CaptureFixture[str]):
     from ellzero.cli.demo_text import run_demo_text
@@ -421,15 +405,3 @@ def test_the_text_of_the_demo_is_smaller_than_xz_makes_it(capsys: pytest.Capture
     assert "restored bit for bit" in said
     xz, ours = (int(line.split()[2].replace(",", "")) for line in said.splitlines() if "bits a byte" in line)
     assert ours < 0.85 * xz
-
-
-def test_every_coder_that_is_installed_gives_back_its_input():
-    from ellzero.cli.bench_coders import coder
-
-    for name in OTHERS:
-        if not missing(name):
-            chosen = coder(name)
-            for data in (TEXT, OTHER):
-                assert chosen.decompress(chosen.compress(data)) == data
-    assert not missing("xz -9e")
-    assert not missing("bzip2 -9")

@@ -1,6 +1,8 @@
 """`ellzero bench`: files compressed by ellzero and by what else is installed, side by side."""
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +13,7 @@ from ellzero.cli.arguments import UsageError
 from ellzero.cli.bench_run import Result, measure
 from ellzero.cli.compress import Files, Quiet
 from ellzero.cli.messages import say
+from ellzero.manners import STANDARD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,16 +40,17 @@ class Bench:
     def run(self) -> int:
         """Runs the command; returns the exit status.
 
+        A file that cannot be read, and a coder that fails on one, are said, and the others go on.
+
         Raises:
             UsageError: no file is named, or a level or name does not exist.
-            OSError: a file cannot be read.
+            OSError: a plot cannot be written.
             ImportError: a plot is wanted without matplotlib.
-            ValueError: a coder failed, or did not give back what it was given.
         """
         from ellzero.cli.bench_coders import OTHERS, missing
 
-        if not self.files:
-            raise UsageError("bench compares coders on files: name some")
+        if not self.files or any(str(file) == STANDARD for file in self.files):
+            raise UsageError("bench compares coders on files, not on standard input: name some")
         levels = self.level.split(",")
         if not all(level in set("123456789") for level in levels):
             raise UsageError(f"level {self.level}: levels are 1 (fast) to 9 (small), with commas between several")
@@ -55,21 +59,41 @@ class Bench:
             raise UsageError(f"{', '.join(sorted(unknown))}: unknown; known are {', '.join(OTHERS)}, none")
         absent = [name for name in names if missing(name)]
         coders = [f"ellzero -{level}" for level in levels] + [name for name in names if name not in absent]
-        results: list[Result] = []
-        for file in self.files:
-            for coder in coders:
-                results.append(measure(coder, file))
-                if not self.quiet and not self.as_json:
-                    say(f"{file}: {coder}: {results[-1].compressed_bytes:,} bytes")
-        if self.plot is not None:
+        results, status = _measure(self.files, coders, quiet=self.quiet or self.as_json)
+        counts = Counter(result.coder for result in results)
+        # Sums are compared over the same files only.
+        partial = [coder for coder in coders if results and counts[coder] < max(counts.values())]
+        compared = [result for result in results if result.coder not in partial]
+        if self.plot is not None and compared:
             from ellzero.plots.coders import plot_coders
 
-            plot_coders(totals(results), self.plot.with_suffix("") if self.plot.suffix in {".png", ".svg"} else self.plot)
+            plot_coders(totals(compared), self.plot.with_suffix("") if self.plot.suffix in {".png", ".svg"} else self.plot)
         if self.as_json:
             print(json.dumps({"results": [asdict(result) for result in results], "missing": absent}, indent=2))
-        else:
-            _show(results, absent, len(self.files))
-        return 0
+        elif compared:
+            _show(compared, absent)
+        if partial:
+            say(f"compared with no other, because not every file was measured: {', '.join(partial)}")
+        return status
+
+
+def _measure(files: Sequence[Path], coders: Sequence[str], *, quiet: bool) -> tuple[list[Result], int]:
+    """Measures every coder on every file; what fails is said, and the exit status is 1."""
+    results: list[Result] = []
+    status = 0
+    for file in files:
+        for coder in coders:
+            try:
+                results.append(measure(coder, file))
+            except (OSError, ValueError) as error:
+                say(f"ellzero: {error}")
+                status = 1
+                if isinstance(error, OSError):
+                    break  # No coder can read it.
+            else:
+                if not quiet:
+                    say(f"{file}: {coder}: {results[-1].compressed_bytes:,} bytes")
+    return results, status
 
 
 def totals(results: list[Result]) -> list[Result]:
@@ -93,7 +117,7 @@ def totals(results: list[Result]) -> list[Result]:
     return list(added.values())
 
 
-def _show(results: list[Result], absent: list[str], files: int) -> None:
+def _show(results: list[Result], absent: list[str]) -> None:
     import sys
 
     from rich.console import Console
@@ -107,7 +131,8 @@ def _show(results: list[Result], absent: list[str], files: int) -> None:
         bits = "" if not one.original_bytes else f"{one.bits_per_byte:.3f}"
         table.add_row(one.coder, f"{one.compressed_bytes:,}", bits, f"{one.compress_rate:,.0f}", f"{one.decompress_rate:,.0f}", memory)
     console = Console(width=None if sys.stdout.isatty() else 120)
-    size = sum(one.original_bytes for one in results) // max(len(totals(results)), 1)
+    coders = len(totals(results))
+    files, size = len(results) // coders, sum(one.original_bytes for one in results) // coders
     console.print(f"{files} file{'s' * (files != 1)}, {size:,} bytes", highlight=False)
     console.print(table, highlight=False, markup=False)
     if absent:

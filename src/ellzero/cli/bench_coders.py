@@ -4,6 +4,8 @@ import bz2
 import importlib
 import importlib.util
 import lzma
+import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +20,27 @@ class Coder:
     Args:
         compress: gives the compressed bytes.
         decompress: gives them back.
+        is_program: whether it is another program, whose start is counted and whose memory is not known.
     """
 
     compress: Callable[[bytes], bytes]
     decompress: Callable[[bytes], bytes]
+    is_program: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Other:
+    """A coder beside which ellzero is measured.
+
+    Args:
+        package: the module that it is in.
+        load: imports it.
+        program: a program that does the same where there is no such module; its name and a function that runs it.
+    """
+
+    package: str
+    load: Callable[[], Coder]
+    program: tuple[str, Callable[[], Coder]] | None = None
 
 
 def coder(name: str) -> Coder:
@@ -35,12 +54,20 @@ def coder(name: str) -> Coder:
     """
     if name.startswith("ellzero -"):
         return _ellzero(int(name.removeprefix("ellzero -")))
-    return OTHERS[name][1]()
+    other = OTHERS[name]
+    if not _has_package(other) and other.program is not None:
+        return other.program[1]()
+    return other.load()
 
 
 def missing(name: str) -> bool:
-    """Says whether the package that a coder is in is not installed."""
-    return importlib.util.find_spec(OTHERS[name][0]) is None
+    """Says whether neither the package that a coder is in nor a program that does the same is installed."""
+    other = OTHERS[name]
+    return not _has_package(other) and (other.program is None or shutil.which(other.program[0]) is None)
+
+
+def _has_package(other: Other) -> bool:
+    return importlib.util.find_spec(other.package) is not None
 
 
 def _ellzero(level: int) -> Coder:
@@ -66,6 +93,14 @@ def _zstd() -> Coder:
     return Coder(
         compress=zstandard.ZstdCompressor(compression_params=parameters).compress,
         decompress=zstandard.ZstdDecompressor(max_window_size=1 << 27).decompress,
+    )
+
+
+def _zstd_program() -> Coder:
+    return Coder(
+        compress=lambda data: _through(data, "zstd", "--ultra", "-22", "--long=27", "--single-thread", f"--stream-size={len(data)}"),
+        decompress=lambda data: _through(data, "zstd", "-d", "--long=27"),
+        is_program=True,
     )
 
 
@@ -100,12 +135,16 @@ def _module(name: str) -> Any:
     return importlib.import_module(name)
 
 
-OTHERS: dict[str, tuple[str, Callable[[], Coder]]] = {
-    "xz -9e": ("lzma", _xz),
-    "bzip2 -9": ("bz2", _bzip2),
-    "zstd -22": ("zstandard", _zstd),
-    "brotli -11": ("brotli", _brotli),
-    "bzip3": ("bz3", _bzip3),
-    "PPMd": ("pyppmd", _ppmd),
-    "zpaq": ("zpaq", _zpaq),
+def _through(data: bytes, *command: str) -> bytes:
+    return subprocess.run(command, input=data, stdout=subprocess.PIPE, check=True).stdout
+
+
+OTHERS = {
+    "xz -9e": Other(package="lzma", load=_xz),
+    "bzip2 -9": Other(package="bz2", load=_bzip2),
+    "zstd -22": Other(package="zstandard", load=_zstd, program=("zstd", _zstd_program)),
+    "brotli -11": Other(package="brotli", load=_brotli),
+    "bzip3": Other(package="bz3", load=_bzip3),
+    "PPMd": Other(package="pyppmd", load=_ppmd),
+    "zpaq": Other(package="zpaq", load=_zpaq),
 }

@@ -23,7 +23,8 @@ class Result:
         compressed_bytes: everything counted.
         compress_seconds: wall time.
         decompress_seconds: wall time.
-        memory_bytes: the most of either direction, beyond the interpreter, its modules and the file; None where the system does not tell.
+        memory_bytes: the most of either direction, beyond the interpreter, its modules and the file; None where the system does not tell,
+            and of programs of their own.
     """
 
     file: str
@@ -98,7 +99,7 @@ def _measure_here(name: str, file: str) -> dict[str, object]:
         "compressed_bytes": len(compressed),
         "compress_seconds": compress_seconds,
         "decompress_seconds": decompress_seconds,
-        "memory_bytes": max((peak for peak in peaks if peak is not None), default=None),
+        "memory_bytes": None if chosen.is_program else max((peak for peak in peaks if peak is not None), default=None),
     }
 
 
