@@ -1,12 +1,9 @@
-"""Decodes `.l0` files in Python without any library but zlib's and hashlib's checks: docs/format.md in code, written from it alone."""
+"""Reads the sections of `.l0` files and messages of the range coder without any library: docs/format.md in code, written from it alone."""
 
-import hashlib
-import sys
 import zlib
 from itertools import chain, repeat
 
 DATA, NETWORK = 1, 2
-Sections = list[tuple[int, bytes]]
 
 
 class Damaged(ValueError):
@@ -19,8 +16,6 @@ def check(condition: bool, what: str) -> None:
 
 
 class Bytes:
-    """Reads bytes from the first to the last."""
-
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
@@ -30,49 +25,35 @@ class Bytes:
         return self.data[self.at - count : self.at]
 
     def varint(self) -> int:
-        value = index = 0
+        value = shift = 0
         while (byte := self.take(1)[0]) >= 128:
-            value |= (byte & 127) << 7 * index
-            index += 1
-            check(index < 10, "a varint of more than 10 bytes")
-        value |= byte << 7 * index
-        check(value < 2**64 and (byte > 0 or index == 0), "a varint that is not the shortest")
+            value |= (byte & 127) << shift
+            shift += 7
+        value |= byte << shift
+        check(value < 2**64 and (byte > 0 or shift == 0), "a varint too large, or not the shortest")
         return value
 
 
-def crc(data: bytes) -> bytes:
-    return zlib.crc32(data).to_bytes(4, "little")
-
-
-def sections(file: bytes) -> tuple[int, Sections, bytes]:
+def sections(file: bytes) -> tuple[int, list[tuple[int, bytes]], bytes]:
     """Takes a file apart: what it holds, the kind and payload of each section, the trailer."""
     source, found = Bytes(file), []
-    check(source.take(5) == b"\x89l0\n\0", "magic or version")
-    kind = source.take(1)[0]
-    check(kind in (DATA, NETWORK), "kind")
+    kind = source.take(6)[5]
+    check(file[:5] == b"\x89l0\n\0" and kind in (DATA, NETWORK), "magic, version or kind")
     while True:
-        start = source.at
-        head = source.take(1)[0]
+        start, head = source.at, source.take(1)[0]
         payload = source.take(source.varint())
-        section = file[start : source.at]
+        crc = zlib.crc32(file[start if head else 0 : source.at]).to_bytes(4, "little")
+        check(0 < head < 128 or (head != 128 and source.take(4) == crc), "the check of a section or of the file")
         if head == 0:
-            check(source.take(4) == crc(file[: source.at - 4]), "the check of the file")
             check(source.at == len(file), "bytes after the end")
             return kind, found, payload
-        check(head & 127 > 0, "a section of kind 0 with a check")
-        check(head < 128 or source.take(4) == crc(section), "the check of a section")
         found.append((head & 127, payload))
 
 
-class Message:
-    """Decodes a message of the range coder."""
-
+class Message:  # of the range coder
     def __init__(self, data: bytes) -> None:
-        self.digits = chain(data, repeat(0))
-        self.width, self.offset = 2**40 - 1, 0
-        for _ in range(5):
-            self.offset = 256 * self.offset + next(self.digits)
-        self.offset = min(self.offset, 2**40 - 2)
+        self.digits, self.width = chain(data[5:], repeat(0)), 2**40 - 1
+        self.offset = min(int.from_bytes(data[:5].ljust(5, b"\0"), "big"), 2**40 - 2)
 
     def follow(self, start: int, size: int) -> None:
         self.offset, self.width = self.offset - start, size
@@ -82,44 +63,29 @@ class Message:
     def bit(self, p: int) -> int:
         split = self.width * p >> 16
         decision = int(self.offset < split)
-        self.follow(*((0, split) if decision else (split, self.width - split)))
+        self.follow(0 if decision else split, split if decision else self.width - split)
         return decision
 
-    def slot(self, bits: int) -> int:
-        return (((self.offset + 1) << bits) - 1) // self.width
-
-    def take(self, cumulative: int, frequency: int, bits: int) -> None:
-        start = self.width * cumulative >> bits
-        self.follow(start, (self.width * (cumulative + frequency) >> bits) - start)
-
-    def symbol(self, frequencies: list[int]) -> int:
-        bits = sum(frequencies).bit_length() - 1
-        slot, symbol, cumulative = self.slot(bits), 0, 0
-        while slot >= cumulative + frequencies[symbol]:
-            cumulative, symbol = cumulative + frequencies[symbol], symbol + 1
-        self.take(cumulative, frequencies[symbol], bits)
-        return symbol
-
     def raw(self, count: int) -> int:
-        value = 0
-        while count:
-            bits = min(16, count)
-            slot = self.slot(bits)
-            self.take(slot, 1, bits)
-            value, count = value << bits | slot, count - bits
+        if count > 16:
+            return self.raw(16) << count - 16 | self.raw(count - 16)
+        value = ((self.offset + 1 << count) - 1) // self.width
+        start = self.width * value >> count
+        self.follow(start, (self.width * (value + 1) >> count) - start)
         return value
 
 
-class Cell:
-    """A learnt probability."""
+class Cell:  # a learnt number, most often a probability
+    def __init__(self, limit: int, q: int = 2**21) -> None:
+        self.q, self.n, self.limit = q, 0, limit
 
-    def __init__(self, limit: int) -> None:
-        self.q, self.n, self.limit = 2**21, 0, limit
+    def learn(self, target: int) -> None:
+        self.q += (target - self.q) * (131072 // (2 * self.n + 3)) >> 16
+        self.n = min(self.n + 1, self.limit)
 
     def decide(self, message: Message) -> int:
         decision = message.bit(max(self.q >> 6, 1))
-        self.q += (2**22 * decision - self.q) * (131072 // (2 * self.n + 3)) >> 16
-        self.n = min(self.n + 1, self.limit)
+        self.learn(decision << 22)
         return decision
 
 
@@ -130,37 +96,5 @@ def integer(message: Message, cells: list[Cell]) -> int:
         size += 1
     for _ in range(min(size, 2)):
         node = 2 * node + cells[40 + 3 * size + node - 1].decide(message)
-    left = max(size - 2, 0)
-    return (node << left | message.raw(left)) - 1
-
-
-def decode_data(parts: Sections, trailer: Bytes) -> bytes:
-    """Decodes compressed data and compares them with the size and hash at the end."""
-    data = b"".join(decode_block(kind, payload) for kind, payload in parts)
-    check(trailer.varint() == len(data), "the size of the original")
-    check(trailer.take(32) == hashlib.sha256(data).digest(), "the hash of the original")
-    check(trailer.at == len(trailer.data), "a trailer too long")
-    return data
-
-
-def decode_block(kind: int, payload: bytes) -> bytes:
-    raise Damaged(f"a section of kind {kind}, {len(payload)} bytes: none is listed for data")
-
-
-def decode_network(parts: Sections) -> dict[str, object]:
-    """Decodes the tensors of a network by name."""
-    check(not parts, "no sections are listed for networks")
-    return {}
-
-
-def decode(file: bytes) -> bytes | dict[str, object]:
-    kind, parts, trailer = sections(file)
-    if kind == DATA:
-        return decode_data(parts, Bytes(trailer))
-    check(trailer == b"", "the trailer of a network")
-    return decode_network(parts)
-
-
-if __name__ == "__main__":
-    decoded = decode(sys.stdin.buffer.read())
-    sys.stdout.buffer.write(decoded if isinstance(decoded, bytes) else repr(decoded).encode())
+    rest = max(size - 2, 0)
+    return (node << rest | message.raw(rest)) - 1
