@@ -108,11 +108,11 @@ def reordered(model: nn.Module, example: Tensor | None) -> nn.Module:
         return model
 
 
-def expected_nonzeros(target: Bytes, shapes: Iterable[tuple[int, ...]]) -> int:
+def expected_nonzeros(limit: int, shapes: Iterable[tuple[int, ...]]) -> int:
     """Guesses how many weights a file of a size holds, with something to spare; at least 1.
 
     Args:
-        target: the size.
+        limit: the size in bytes.
         shapes: of the tensors that are pruned.
     """
     size = sum(TensorCount(shape=shape, nonzeros=0).size for shape in shapes)
@@ -123,7 +123,7 @@ def expected_nonzeros(target: Bytes, shapes: Iterable[tuple[int, ...]]) -> int:
     low, high = 0, size // 2
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if bits(middle) <= 8 * target.count else (low, middle - 1)
+        low, high = (middle, high) if bits(middle) <= 8 * limit else (low, middle - 1)
     return max(1, round(_SPARE * low))
 
 

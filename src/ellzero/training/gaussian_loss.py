@@ -31,9 +31,12 @@ def gaussian_nats(
 
     Returns:
         The mean; differentiable in all three.
+
+    Raises:
+        ValueError: `predicted` and `observed` differ in shape.
     """
     log_sigma = torch.as_tensor(log_sigma, dtype=predicted.dtype, device=predicted.device)
-    scaled = (observed - predicted) * torch.exp(-log_sigma)
+    scaled = _residuals(predicted, observed) * torch.exp(-log_sigma)
     return (0.5 * math.log(2.0 * math.pi) + log_sigma + 0.5 * scaled.square()).mean()
 
 
@@ -44,8 +47,11 @@ def solved_sigma(predicted: Float[Tensor, "*shape"], observed: Float[Tensor, "*s
         predicted: m.
         observed: y.
         least_sigma: it is no smaller than this: the cell width is a good choice, as no code gains from a finer density.
+
+    Raises:
+        ValueError: `predicted` and `observed` differ in shape.
     """
-    return (observed - predicted).detach().square().mean().sqrt().clamp_min(least_sigma)
+    return _residuals(predicted, observed).detach().square().mean().sqrt().clamp_min(least_sigma)
 
 
 def solved_gaussian_nats(predicted: Float[Tensor, "*shape"], observed: Float[Tensor, "*shape"], *, least_sigma: float) -> Scalar:
@@ -112,7 +118,17 @@ class GaussianLoss(nn.Module):
             cell_width: the precision to which y is recorded, in the unit of y.
 
         Raises:
-            ValueError: `cell_width` is not positive and finite.
+            ValueError: `cell_width` is not positive and finite, or `predicted` and `observed` differ in shape.
         """
-        residuals = (observed - predicted).flatten().double().cpu().numpy()
+        residuals = _residuals(predicted, observed).flatten().double().cpu().numpy()
         return gaussian_code_length_bits(residuals, self.sigma, cell_width)
+
+
+def _residuals(predicted: Float[Tensor, "..."], observed: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Subtracts without broadcasting, which would compare every prediction with every number."""
+    if predicted.shape != observed.shape:
+        raise ValueError(
+            f"predicted has the shape {list(predicted.shape)} and observed {list(observed.shape)}: expected the same, a Gaussian for each"
+            " number; squeeze or view one of them"
+        )
+    return observed - predicted

@@ -76,7 +76,8 @@ def sparse_stages(plan: Plan) -> list[Stage]:
         counts = cycles.counts(plan.keep)
         for number, keep in enumerate(counts, start=1):
             progress = (number - 1) / max(1, len(counts) - 1)
-            method = _method_at(cycles.method or plan.method, progress)
+            method = cycles.method or plan.method
+            method = method if cycles.restarts else _method_at(method, progress)
             stages.append(
                 Stage(
                     name=f"cycle {number}",
@@ -89,13 +90,15 @@ def sparse_stages(plan: Plan) -> list[Stage]:
                     regrow=cycles.regrow or 0.0,
                 )
             )
+        method = _method_at(method, 1.0)
+    on_grid = plan.on_grid or OnGridPasses()
     prune = FinalPrune(
         accept=plan.accept,
         keep=None if plan.limit else plan.keep,
         power=cycles.power if cycles else 0.0,
         priced=cycles.priced if cycles else plan.limit is not None,
-        limit=plan.limit,
-        grid=(plan.on_grid or OnGridPasses()).grid,
+        limit=plan.limit and on_grid.before_saving(plan.limit),
+        grid=on_grid.grid,
     )
     if plan.anneal is None:
         stages.append(

@@ -160,8 +160,9 @@ def sparsify(
         raise ValueError(f"target=NonZeros({keep}), but only {selected} scalars are regularised: ask for fewer")
     if isinstance(target, Bytes):
         require_possible(network, target, params)
-        keep = min(selected, expected_nonzeros(target, [tuple(each.shape) for each in select(network, params).values()]))
         on_grid = on_grid or OnGridPasses()
+        shapes = [tuple(each.shape) for each in select(network, params).values()]
+        keep = min(selected, expected_nonzeros(on_grid.before_saving(target.count), shapes))
     plan = Plan(
         method=method,
         epochs=epochs,
@@ -191,8 +192,8 @@ def sparsify(
         seed=seed,
     )
     stages = sparse_stages(plan)  # contradictions show before anything is trained
-    shapes = [(name, tuple(tensor.shape)) for name, tensor in network.state_dict().items()]
-    fingerprint = repr((plan, target, seed, compact, replace(distill, teacher=None) if distill else None, shapes))
+    names = [(name, tuple(tensor.shape)) for name, tensor in network.state_dict().items()]
+    fingerprint = repr((plan, target, seed, compact, replace(distill, teacher=None) if distill else None, names))
     with Progress(progress) as bar:
 
         def report(entry: Epoch) -> None:

@@ -93,6 +93,7 @@ class Cycles:
             kept, those with the largest gradients (U. Evci and others, Rigging the lottery, 2020); 0 keeps each mask within the one
             before.
         method: what regularises during the cycles; None for the method of the run. A schedule moves over all cycles.
+        restarts: a schedule of the method moves within each cycle instead, and begins anew in the next.
         power: weights are ranked by |w| * v^power, v Adam's second moment of the gradient. 0 is magnitude; 0.5 is the saliency of
             Optimal brain damage (LeCun, Denker, Solla, 1990) with v for the curvature; 0.25 lies between.
         priced: weights are ranked by what they are worth for a bit of the file: those in rows and columns with many others cost less.
@@ -106,6 +107,7 @@ class Cycles:
     method: Method | None = None
     power: float = 0.0
     priced: bool = False
+    restarts: bool = False
 
     def __post_init__(self) -> None:
         if self.start < 1 or self.count < 1 or self.epochs < 0:
@@ -152,16 +154,25 @@ class OnGridPasses:
         epochs: passes over the training data.
         lr: learning rate.
         rate: price of a bit of the file in units of the data loss.
+        saves: the share of the file that the price is to save. For a target in bytes the mask takes so much more before; what is not saved
+            after all is pruned.
     """
 
     grid: LogGrid = field(default_factory=LogGrid)
     epochs: int = 4
     lr: LearningRate = Cosine(start=5e-4, end=2e-5)
     rate: float = 0.0
+    saves: float = 0.0
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
             raise ValueError(f"OnGridPasses(epochs={self.epochs}): weights are moved to the grid by training, for at least 1")
+        if not 0 <= self.saves < 1:
+            raise ValueError(f"OnGridPasses(saves={self.saves}) is a share of the file: expected at least 0 and below 1")
+
+    def before_saving(self, limit: int) -> int:
+        """Computes how many bytes the mask may take for a file of `limit`."""
+        return round(limit / (1 - self.saves))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,9 +78,10 @@ def test_the_number_of_nonzeros_counts_what_is_regularised():
     assert result.nonzeros > 300  # biases come on top
 
 
-@pytest.mark.parametrize("cycles", [None, Cycles(start=1000, count=3, epochs=1)])
-def test_bytes_is_met_by_the_file_and_the_file_holds_what_was_trained(cycles, tmp_path):
-    result = run(target=Bytes(700), cycles=cycles, on_grid=OnGridPasses(epochs=2, lr=1e-3))
+@pytest.mark.parametrize("price", [{}, {"rate": 3e-4, "saves": 0.1}])
+@pytest.mark.parametrize("cycles", [None, Cycles(start=1000, count=3, epochs=1, restarts=True)])
+def test_bytes_is_met_by_the_file_and_the_file_holds_what_was_trained(cycles, price, tmp_path):
+    result = run(target=Bytes(700), cycles=cycles, on_grid=OnGridPasses(epochs=2, lr=1e-3, **price))
     path = tmp_path / "net.l0"
     save_model(result.model, path, quantise=result.quantiser)
     assert 600 < path.stat().st_size <= 700

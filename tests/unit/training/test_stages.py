@@ -6,7 +6,7 @@ import pytest
 from ellzero.methods import DRR, RL1, geometric
 from ellzero.pruning import Within
 from ellzero.training.plan import Plan, prelude_stage, sparse_stages
-from ellzero.training.stages import Anneal, Cosine, Cycles, Epochs, FinalPrune, Truncate, Warm, rate_at
+from ellzero.training.stages import Anneal, Cosine, Cycles, Epochs, FinalPrune, OnGridPasses, Truncate, Warm, rate_at
 from ellzero.types import Phase
 
 DRR_HERE, RL1_HERE = DRR(alpha=1e-4, proximal=True), RL1(alpha=1e-4, proximal=True)
@@ -55,6 +55,33 @@ def test_anneal_without_a_method_keeps_the_one_before_as_its_schedule_left_it():
     assert method_of_anneal(anneal=Anneal()) == DRR_HERE
     assert method_of_anneal(anneal=Anneal(), method=rising).alpha == pytest.approx(1e-4)
     assert method_of_anneal(anneal=Anneal(), cycles=Cycles(method=rising)).alpha == pytest.approx(1e-4)
+
+
+def test_a_schedule_moves_over_all_cycles_or_within_each():
+    falling = DRR(alpha=geometric(1e-3, 1e-5), proximal=True)
+    methods = {
+        restarts: [
+            stage.method
+            for stage in sparse_stages(plan(keep=500, cycles=Cycles(count=3, method=falling, restarts=restarts), anneal=Anneal()))
+            if stage.name.startswith(("cycle", "anneal"))
+        ]
+        for restarts in (False, True)
+    }
+    assert [method.alpha for method in methods[False]] == pytest.approx([1e-3, 1e-4, 1e-5, 1e-5])
+    assert methods[True][:3] == [falling] * 3
+    assert methods[True][3].alpha == pytest.approx(1e-5)
+
+
+@pytest.mark.parametrize(("saves", "before"), [(0.0, 900), (0.1, 1000)])
+def test_the_mask_takes_what_the_price_of_bits_is_to_save(saves, before):
+    stages = sparse_stages(plan(keep=500, limit=900, on_grid=OnGridPasses(saves=saves)))
+    assert [stage.before.limit for stage in stages if isinstance(stage.before, FinalPrune)] == [before]
+
+
+@pytest.mark.parametrize("saves", [-0.1, 1.0, math.nan])
+def test_a_share_that_is_none_is_refused(saves):
+    with pytest.raises(ValueError, match="share of the file"):
+        OnGridPasses(saves=saves)
 
 
 def test_cycles_need_a_number_to_arrive_at():
