@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tyro
 
-from ellzero.cli.main import Command
+from ellzero.cli.commands import Command
 from ellzero.cli.method import chosen_method
 from ellzero.cli.recipes import Recipe, fast, paper
 from ellzero.cli.run import run_sparsify
@@ -86,7 +86,7 @@ def test_what_is_no_option_is_wrong_usage(words: str, capsys: pytest.CaptureFixt
 def test_parsing_and_listing_the_options_of_methods_needs_no_torch():
     script = """
 import sys, tyro
-from ellzero.cli.main import Command
+from ellzero.cli.commands import Command
 words = "sparsify digits-mlp -o run --method pmmp --p-init 0.5 --u 1e-3 1 --updates exact".split()
 tyro.cli(Command, args=words).settings()
 assert "torch" not in sys.modules

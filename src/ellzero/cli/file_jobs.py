@@ -23,6 +23,7 @@ from ellzero.codec.bytes.parameters import BLOCK, model_for
 from ellzero.codec.bytes.stream import ByteEncoder, Part, decode_blocks
 from ellzero.codec.container import DEFAULT_LIMIT, MAGIC, ContainerReader, Kind, Original, Tally
 from ellzero.codec.errors import FormatError
+from ellzero.codec.jit import before_numba
 from ellzero.codec.streams import Sink, Source
 from ellzero.manners import STANDARD, FileError, open_input, open_output, remove_input
 
@@ -150,7 +151,7 @@ def _encode(reader: BinaryFile, sink: Sink, source: Path, options: Compress, mem
     size = _size(reader) or None
     expected = model_for(options.level, size, memory).microseconds_per_byte
     tally = Tally()
-    skip_linear_algebra()
+    before_numba(skip_linear_algebra)
     with Bar(f"compressing {shown(source)}", size, expected=expected, hidden=options.quiet) as bar:
         encoder = ByteEncoder(sink, level=options.level, size=size, memory=memory, report=bar.update)
         while piece := reader.read(BLOCK):
@@ -182,7 +183,7 @@ def _decode(reader: Source, writer: Sink | None, source: Path, limits: Limits, *
     done = 0
     hidden = quiet or not sys.stderr.isatty()
     total = None if hidden else _announced(reader)
-    skip_linear_algebra()
+    before_numba(skip_linear_algebra)
     with Bar(f"decoding {shown(source)}", total, expected=_DECODING, hidden=hidden) as bar:
         for block in decode_blocks(reader, max_size=limits.max_size, memory=limits.memory):
             if writer is not None:
@@ -210,7 +211,7 @@ def _announced(reader: Source) -> int | None:
 
 
 def skip_linear_algebra() -> None:
-    """Spares the command the import of scipy.linalg, a fifth of its start, which numba asks for to multiply matrices: no kernel does."""
+    """Spares numba the import of scipy.linalg, which takes a fifth of a second and is there to multiply matrices: no kernel does."""
     modules: dict[str, Any] = sys.modules
     if "numba.np.arraymath" in modules or "scipy.linalg" in modules:
         return

@@ -3,6 +3,9 @@
 Numba's own cache lies beside the source, where an installed package may not be writable, and it does not see that a function called from
 another file has changed: the caller's old machine code would go on running the old callee. Here the folder is named after everything a
 kernel is made of.
+
+Numba is imported when a kernel is first compiled or loaded by it, because its import alone takes longer than small files do. What Python
+calls often is an `entry` (`ellzero.codec.entry`), which needs numba only once.
 """
 
 import hashlib
@@ -10,26 +13,21 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property, update_wrapper
 from pathlib import Path
+from threading import RLock
 from types import FunctionType, ModuleType
 from typing import Any, SupportsIndex, TypeVar, cast
 
-import numba
 import numpy as np
-from numba.core import config as numba_config
-from numba.core.options import DefaultOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Integer = SupportsIndex  # what a kernel takes as a number: Python's or numpy's, of any width
 
-# Off, no reference is counted. The option is numba's own, so it is passed only where there is one.
-_UNCOUNTED: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
-
-config = cast(Any, numba_config)  # its settings are made from the environment, unseen by type checkers
-
 # kernel, by its plain function -> digest of what it is made of.
 _digests: dict[Any, bytes] = {}
+_preparations: dict[Callable[[], None], None] = {}
+_lock = RLock()
 
 
 def kernel(function: Function) -> Function:
@@ -46,16 +44,8 @@ def kernel(function: Function) -> Function:
     Returns:
         The compiled function; where NUMBA_DISABLE_JIT is set, the function itself. `plain` returns the undecorated one.
     """
-    # In tests a run-time type checker wraps every function; numba must see the function itself.
-    bare = inspect.unwrap(function)
-    _digests[bare] = digest = _digest(bare)
-    folder = os.environ.get("NUMBA_CACHE_DIR") or _usable(cache_folder() / digest.hex()[:16])
-    before = config.CACHE_DIR
-    config.CACHE_DIR = folder or ""  # read when a function is decorated, by numba's own locator of caches
-    try:
-        return cast(Any, numba.njit)(cache=folder is not None, **_UNCOUNTED)(bare)
-    finally:
-        config.CACHE_DIR = before
+    bare = bare_of(function)
+    return function_itself(bare) if disabled() else cast(Function, Kernel(bare, inlined=False))
 
 
 def inlined(function: Function) -> Function:
@@ -70,9 +60,54 @@ def inlined(function: Function) -> Function:
     Returns:
         The function for kernels to call; where NUMBA_DISABLE_JIT is set, the function itself.
     """
-    bare = inspect.unwrap(function)
-    _digests[bare] = _digest(bare)
-    return cast(Function, numba.njit(inline="always")(bare))
+    bare = bare_of(function)
+    return function_itself(bare) if disabled() else cast(Function, Kernel(bare, inlined=True))
+
+
+class Kernel:
+    """A function that numba compiles when it is first called.
+
+    Args:
+        function: what it computes.
+        inlined: whether it is compiled into each kernel that calls it.
+    """
+
+    def __init__(self, function: FunctionType, *, inlined: bool) -> None:
+        update_wrapper(self, function)
+        self.py_func = function
+        self.digest = _digests[function] = _digest(function)
+        self._inlined = inlined
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Computes."""
+        return self.compiled(*arguments)
+
+    @cached_property
+    def compiled(self) -> Any:
+        """Numba's own function, with the kernels that this one calls in the place of those that are not compiled yet."""
+        # The kernels have to be known to numba as its own when it reads the function; nothing is changed in the module.
+        scope = dict(self.py_func.__globals__)
+        for name in self.py_func.__code__.co_names:
+            if isinstance(value := scope.get(name), Kernel):
+                scope[name] = value.compiled
+        own = FunctionType(self.py_func.__code__, scope, self.py_func.__name__, self.py_func.__defaults__, self.py_func.__closure__)
+        own.__qualname__, own.__doc__ = self.py_func.__qualname__, self.py_func.__doc__
+        numba, config, options = _numba()
+        if self._inlined:
+            return numba.njit(inline="always")(own)
+        folder = self.folder
+        with _lock:
+            before = config.CACHE_DIR
+            config.CACHE_DIR = folder or ""  # read when a function is decorated, by numba's own locator of caches
+            try:
+                return numba.njit(cache=folder is not None, **options)(own)
+            finally:
+                config.CACHE_DIR = before
+
+    @property
+    def folder(self) -> str | None:
+        """Where machine code is kept; None where no folder is writable, so that it is compiled anew in each process."""
+        return os.environ.get("NUMBA_CACHE_DIR") or _usable(cache_folder() / self.digest.hex()[:16])
 
 
 def plain(function: Function) -> Function:
@@ -81,6 +116,11 @@ def plain(function: Function) -> Function:
     The kernels it calls stay compiled, unless NUMBA_DISABLE_JIT=1.
     """
     return cast(Function, getattr(function, "py_func", function))
+
+
+def before_numba(prepare: Callable[[], None]) -> None:
+    """Has something done just before a kernel first needs numba; nothing where none does."""
+    _preparations[prepare] = None
 
 
 def cache_folder() -> Path:
@@ -92,6 +132,42 @@ def cache_folder() -> Path:
     else:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "ellzero" / "kernels"
+
+
+def disabled() -> bool:
+    """Tells whether nothing is to be compiled."""
+    return os.environ.get("NUMBA_DISABLE_JIT", "").strip() not in ("", "0")
+
+
+def bare_of(function: Callable[..., Any]) -> FunctionType:
+    """Returns a function without what is wrapped around it: in tests a run-time type checker is, and numba must see the function itself."""
+    return cast(FunctionType, inspect.unwrap(function))
+
+
+def function_itself(function: FunctionType) -> Any:
+    """Returns a function that is not compiled, and notes what it is made of."""
+    _digests[function] = _digest(function)
+    return function
+
+
+@cache
+def _numba() -> tuple[Any, Any, dict[str, Any]]:
+    """Imports numba, its settings, which are made from the environment, and the options of every kernel."""
+    for prepare in _preparations:
+        prepare()
+    import numba
+    from numba.core import config
+    from numba.core.options import DefaultOptions
+
+    # Off, no reference is counted. The option is numba's own, so it is passed only where there is one.
+    return numba, config, {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
+
+
+def __getattr__(name: str) -> Any:
+    """Resolves `config`, numba's settings, which need numba."""
+    if name == "config":
+        return _numba()[1]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _digest(function: FunctionType) -> bytes:

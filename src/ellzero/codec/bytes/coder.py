@@ -8,11 +8,11 @@ from ellzero.codec.bytes.contexts import note_byte, set_contexts
 from ellzero.codec.bytes.model import learn, look_up, predict
 from ellzero.codec.bytes.state import BIT_COUNT, PARTIAL, Model
 from ellzero.codec.bytes.tables import Whole
-from ellzero.codec.jit import kernel
+from ellzero.codec.entry import entry
 from ellzero.codec.kernels import decode_bit, encode_bit, finish_encoder, start_decoder, start_encoder
 
 
-@kernel
+@entry
 def code_piece(m: Model, data: np.ndarray, coded: np.ndarray, start: Whole, stop: Whole, decode: bool) -> np.int64:
     """Codes `data[start:stop]`, a part of a block whose parts before it were coded last.
 

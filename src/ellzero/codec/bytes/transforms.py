@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ellzero.codec.bytes.tables import Whole
-from ellzero.codec.jit import kernel
+from ellzero.codec.entry import entry
 
 LONGEST_STRIDE = 1024
 _SAMPLE = 1 << 17
@@ -66,7 +66,7 @@ def has_x86_calls(block: NDArray[np.uint8]) -> bool:
     return bool(hits * 512 > block.size and hits * 3 > starts)
 
 
-@kernel
+@entry
 def change_x86_calls(block: NDArray[np.uint8], start: Whole, back: bool) -> None:
     """Replaces, in place, distances of x86 calls and jumps by targets, which repeat; or back.
 
