@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,11 @@ SAMPLES = {
 }
 
 
-def script(name: str, *words: object, **more: str) -> Any:
+def script(name: str, *words: object, python: Path | str = sys.executable, **more: str) -> Any:
     environment = dict(os.environ) | {
         "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE.parents[1] / "src"), os.environ.get("PYTHONPATH")]))
     }
-    line = [sys.executable, str(HERE / name), *map(str, words)]
+    line = [str(python), str(HERE / name), *map(str, words)]
     done = subprocess.run(line, env=environment | more, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -96,6 +97,22 @@ def test_files_story_15_python_without_a_compiler_decodes_the_same(tmp_path: Pat
         (tmp_path / name).write_bytes(compress(data, level=1))
     expected = {name: hashlib.sha256(data).hexdigest() for name, data in samples.items()}
     assert script("decode_archives.py", tmp_path, NUMBA_DISABLE_JIT="1") == expected
+
+
+@pytest.mark.slow
+def test_files_story_16_another_numpy_and_numba_decode_the_same(archives: tuple[Path, dict[str, str]], tmp_path: Path):
+    # The oldest of both that pyproject.toml allows, and nothing else, with a cache of their own.
+    venv.create(tmp_path / "old", with_pip=True)
+    python = tmp_path / "old" / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    line = [python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", "numpy==1.26.4", "numba==0.61.0"]
+    installed = subprocess.run(line, capture_output=True, text=True, check=False)
+    if installed.returncode:
+        pytest.skip(f"numpy 1.26.4 and numba 0.61.0 cannot be installed here: {installed.stderr.strip().splitlines()[-1]}")
+    asked = "import numba, numpy; print(numpy.__version__, numba.__version__)"
+    assert subprocess.run([python, "-c", asked], capture_output=True, text=True, check=True).stdout == "1.26.4 0.61.0\n"
+    folder, expected = archives
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "LOCALAPPDATA": str(tmp_path / "cache")}
+    assert script("decode_archives.py", folder, python=python, **cache) == expected
 
 
 def test_every_byte_flipped_is_an_error():

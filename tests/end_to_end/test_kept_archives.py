@@ -1,0 +1,75 @@
+"""Archives that were made once and are kept: what they hold comes back, whatever the encoder does by now.
+
+Format 0 is not released and may change. When it does, `GENERATE_EXPECTED=1 python -m pytest tests/end_to_end/test_kept_archives.py` makes
+the files anew; from format 1 on files may be added and none may be changed.
+"""
+
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ellzero.archive.compress import compress
+from ellzero.cli.listing import Data, look
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "tests" / "data" / "archives"
+WORDS = b"ten green bottles were hanging on the wall and if one should fall there would be no more of them\n".split(b" ")
+TEXT = b" ".join(random.Random(11).choices(WORDS, k=200))
+CODE = b"".join(b"\x55\x8b\xec\xe8" + (5000 - 97 * n).to_bytes(4, "little", signed=True) + b"\x5d\xc3" for n in range(80))
+RECORDS = b"".join(n.to_bytes(4, "little") + bytes((n % 7, 0, 255, 9)) + b"name%04d" % (n % 50) for n in range(80))
+NOISE = random.Random(11).randbytes(300)
+
+# File -> its level and what it was made of, which nothing but GENERATE_EXPECTED=1 compresses.
+MADE_OF = {
+    "text-1.l0": (1, TEXT),
+    "text-5.l0": (5, TEXT),
+    "text-9.l0": (9, TEXT),
+    "code-1.l0": (1, CODE),
+    "wide-5.l0": (5, RECORDS),
+    "stored-5.l0": (5, NOISE),
+    "empty-5.l0": (5, b""),
+}
+SHA256 = {
+    "text-1.l0": "394872e2491216da3f6a67d9d5bb0417c397d67429d51b568a671952da6fdbd1",
+    "text-5.l0": "394872e2491216da3f6a67d9d5bb0417c397d67429d51b568a671952da6fdbd1",
+    "text-9.l0": "394872e2491216da3f6a67d9d5bb0417c397d67429d51b568a671952da6fdbd1",
+    "code-1.l0": "1f50262fd3f807979a2948fc0111d4558f24577ff598351b8cafdecccb30be95",
+    "wide-5.l0": "ddc77564d2d34bc7f22644646a86c7183a7fbf5d0636d8f835a99934d732e7b1",
+    "stored-5.l0": "6168c76c0f5a4df7e0ebdb05d9d5aa36b994577884c82545823f081511a61c97",
+    "empty-5.l0": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def made_on_request() -> None:
+    if os.environ.get("GENERATE_EXPECTED") == "1":
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        for name, (level, data) in MADE_OF.items():
+            (FOLDER / name).write_bytes(compress(data, level=level))
+
+
+def test_files_story_16_archives_of_before_are_decoded():
+    line = [sys.executable, str(Path(__file__).with_name("decode_archives.py")), str(FOLDER)]
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(line, env=dict(os.environ) | {"PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == SHA256
+
+
+def test_each_is_of_the_kind_that_its_name_says():
+    assert {name: hashlib.sha256(data).hexdigest() for name, (_, data) in MADE_OF.items()} == SHA256
+    assert {path.name for path in FOLDER.iterdir()} == set(SHA256)
+    for path in FOLDER.iterdir():
+        entry = look(path)
+        assert isinstance(entry, Data)
+        assert entry.level == (None if path.name == "empty-5.l0" else MADE_OF[path.name][0])
+        assert entry.stored_blocks == path.name.startswith("stored")
+        wide = path.name != "empty-5.l0" and path.read_bytes()[8] & 16 > 0
+        assert wide == path.name.startswith(("wide", "stored"))
+        assert path.stat().st_size < 400
