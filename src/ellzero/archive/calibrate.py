@@ -60,8 +60,9 @@ class Calibrated:
     rounding error s^2 / 12 a weight and the divergence's second derivative F, a bit fewer costs F s^2 ln 2 / 12 nats a weight, which is
     made the same in all layers. F is estimated by sampled answers (Fisher), then corrected by the divergence that each layer alone is
     seen to cause. Layers are rounded in the order of their calls, on what the layers quantised before them really give them, each
-    weight's error made up for by those after it; then the bias brings the layer's mean output back to the original's. Everything else,
-    recurrent layers and embeddings among it, goes to `others`.
+    weight's error made up for by those after it; then the bias brings the layer's mean output back to the original's. Weights of zero stay
+    zero, and so do biases in layers that have such weights: what was pruned stays pruned. Everything else, recurrent layers and embeddings
+    among it, goes to `others`.
 
     Args:
         inputs: a batch, or a sequence of batches (tensors, tuples of positional arguments, mappings), like those that the network will see.

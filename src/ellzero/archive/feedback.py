@@ -67,7 +67,7 @@ def factor(gram: Float64[Tensor, "groups n n"], damping: float) -> Factor:
 def round_with_feedback(
     weight: Float64[Tensor, "groups rows n"], factor: Factor, step: float, price: Price | None = None
 ) -> Float64[Tensor, "groups rows n"]:
-    """Rounds weights to multiples of a step.
+    """Rounds weights to multiples of a step. Those that are exactly zero stay so: what was pruned is not revived to make up for others.
 
     Args:
         weight: the weights, rows of a group sharing its inputs.
@@ -76,13 +76,23 @@ def round_with_feedback(
         price: what bits are worth; None to round to the nearest.
 
     Returns:
-        Whole numbers. Without a price, no row has a larger squared error of its outputs than plain rounding leaves it.
+        Whole numbers. Without a price, no row has a larger squared error of its outputs than plain rounding leaves it; with one, no row
+        with zeros costs more than rounding each weight by itself does.
     """
     plain = torch.round(weight / step)
     if price is not None:
         # The levels that plain rounding gives say what levels cost, and those that come of it say it better.
         levels = _round(weight, factor.upper, step, price, bits_of_levels(plain))
-        return _round(weight, factor.upper, step, price, bits_of_levels(levels))
+        bits = bits_of_levels(levels)
+        levels = _round(weight, factor.upper, step, price, bits)
+        pruned = (weight == 0).any(2)
+        if not bool(pruned.any()):
+            return levels
+        # Feedback counts on all later weights, and those that are zero do not move.
+        scale = factor.gram.diagonal(dim1=1, dim2=2).clamp_min(1e-30)[:, None].rsqrt().expand_as(weight)
+        alone = _cheapest(weight, plain, scale, step, price, bits)
+        dearer = _price(weight, levels, factor, step, price, bits) > _price(weight, alone, factor, step, price, bits)
+        return torch.where((pruned & dearer)[:, :, None], alone, levels)
     levels = _round(weight, factor.upper, step, None, None)
     worse = _error(weight - levels * step, factor.gram) > _error(weight - plain * step, factor.gram)
     return torch.where(worse[:, :, None], plain, levels)
@@ -101,7 +111,7 @@ def bits_of_levels(levels: Float64[Tensor, "*shape"]) -> Float64[Tensor, " sizes
 
 
 def _round(weight: Tensor, upper: Tensor, step: float, price: Price | None, bits: Tensor | None) -> Tensor:
-    left, levels, n = weight.clone(), torch.empty_like(weight), weight.shape[2]
+    left, levels, n, zero = weight.clone(), torch.empty_like(weight), weight.shape[2], weight == 0
     for start in range(0, n, _BLOCK):
         stop = min(start + _BLOCK, n)
         block, errors = left[:, :, start:stop], torch.empty_like(left[:, :, start:stop])
@@ -110,6 +120,7 @@ def _round(weight: Tensor, upper: Tensor, step: float, price: Price | None, bits
             level = torch.round(block[:, :, j] / step)
             if price is not None and bits is not None:
                 level = _cheapest(block[:, :, j], level, own[:, None, j, j], step, price, bits)
+            level = torch.where(zero[:, :, start + j], 0.0, level)
             levels[:, :, start + j] = level
             error = (block[:, :, j] - level * step) / own[:, None, j, j]
             block[:, :, j:] -= error[:, :, None] * own[:, j, None, j:]
@@ -124,6 +135,12 @@ def _cheapest(weight: Tensor, nearest: Tensor, scale: Tensor, step: float, price
     loss = ((weight - candidates * step) / scale).square() * (price.curvature / 2)
     paid = bits[candidates.abs().clamp(max=len(bits) - 1).long()] * price.nats_per_bit
     return candidates.gather(0, (loss + paid).argmin(0, keepdim=True))[0]
+
+
+def _price(weight: Tensor, levels: Tensor, factor: Factor, step: float, price: Price, bits: Tensor) -> Tensor:
+    """Computes what the levels of each row cost: the loss, and the bits at their price."""
+    paid = bits[levels.abs().clamp(max=len(bits) - 1).long()].sum(2) * price.nats_per_bit
+    return _error(weight - levels * step, factor.gram) * (price.curvature / 2) + paid
 
 
 def _error(change: Tensor, gram: Tensor) -> Tensor:

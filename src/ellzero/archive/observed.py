@@ -30,15 +30,17 @@ class Constant:
         name: of the parameter; None for a buffer, which no grid holds.
         tensor: [out].
         sign: -1 where it is subtracted.
+        fixed: where it stays as it is, [out]: pruned biases stay zero.
     """
 
     name: str | None
     tensor: Tensor
+    fixed: Tensor
     sign: int = 1
 
     def plus(self, shift: Float64[Tensor, " out"]) -> Float64[Tensor, " out"]:
-        """Returns the tensor that adds so much more."""
-        return self.tensor.detach().double() + self.sign * shift
+        """Returns the tensor that adds so much more, where it may."""
+        return self.tensor.detach().double() + self.sign * shift.masked_fill(self.fixed, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,15 +109,20 @@ def observe(model: nn.Module, batches: Sequence[Any], norms: Mapping[str, str], 
 
 
 def _constant(name: str, layer: Layer, norm: str | None, model: nn.Module, folded: bool) -> Constant | None:
+    module = None if norm is None else model.get_submodule(norm)
     if isinstance(layer.bias, nn.Parameter):
-        return Constant(name=f"{name}.bias", tensor=layer.bias)
-    if norm is None:
+        found, bias = f"{name}.bias", layer.bias
+    elif module is not None and folded and isinstance(module.bias, nn.Parameter):
+        found, bias = f"{norm}.bias", module.bias
+    elif module is not None:
+        assert isinstance(module.running_mean, Tensor)
+        nothing = torch.zeros_like(module.running_mean, dtype=torch.bool)
+        return Constant(name=None, tensor=module.running_mean, fixed=nothing, sign=-1)
+    else:
         return None
-    module = model.get_submodule(norm)
-    if folded and isinstance(module.bias, nn.Parameter):
-        return Constant(name=f"{norm}.bias", tensor=module.bias)
-    assert isinstance(module.running_mean, Tensor)
-    return Constant(name=None, tensor=module.running_mean, sign=-1)
+    # Among weights that are pruned, biases of zero are pruned, too; elsewhere they may not have been trained.
+    fixed = (bias.detach() == 0) & (layer.weight.detach() == 0).any()
+    return None if bool(fixed.all()) else Constant(name=found, tensor=bias, fixed=fixed)
 
 
 @torch.no_grad()

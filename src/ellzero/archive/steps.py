@@ -58,9 +58,9 @@ def choose_steps(sensitivity: Sensitivity, inputs: Factor, nats_per_bit: float) 
 
 
 def input_factor(layer: Observed, inputs: Moments, damping: float) -> Factor:
-    """Factors the Gram matrix of a layer's inputs: without their mean where a bias makes up for it."""
+    """Factors the Gram matrix of a layer's inputs: without their mean where biases, most of them, make up for it."""
     gram = inputs.covariance
-    if layer.constant is None:
+    if layer.constant is None or 2 * int(layer.constant.fixed.sum()) > layer.constant.fixed.numel():
         gram = gram + inputs.mean[:, :, None] * inputs.mean[:, None]
     return factor(gram, damping)
 

@@ -1,3 +1,4 @@
+import copy
 from pathlib import Path
 
 import pytest
@@ -71,17 +72,31 @@ def images(generator: torch.Generator) -> Tensor:
     return torch.randn(40, 3, 10, 10, generator=generator)
 
 
-@given(seed=st.integers(0, 1000), step=st.floats(0.05, 2), damping=st.sampled_from([1e-4, 0.01, 1.0]), groups=st.integers(1, 3))
-def test_feedback_never_leaves_a_row_a_larger_error_than_plain_rounding(seed: int, step: float, damping: float, groups: int) -> None:
+@given(
+    seed=st.integers(0, 1000),
+    step=st.floats(0.05, 2),
+    damping=st.sampled_from([1e-4, 0.01, 1.0]),
+    groups=st.integers(1, 3),
+    kept=st.sampled_from([0.1, 1.0]),
+    price=st.sampled_from([None, 1e-3, 1.0]),
+)
+def test_feedback_never_leaves_a_row_a_larger_error_than_plain_rounding_and_revives_nothing(
+    seed: int, step: float, damping: float, groups: int, kept: float, price: float | None
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     n = 70 if groups == 1 else 9
     weight = torch.randn(groups, 4, n, generator=generator, dtype=torch.float64)
+    weight[torch.rand(groups, 4, n, generator=generator) > kept] = 0
     rows = torch.randn(groups, 30, n, generator=generator, dtype=torch.float64) @ torch.randn(
         groups, n, n, generator=generator, dtype=torch.float64
     )
     gram = rows.mT @ rows
-    levels = round_with_feedback(weight, factor(gram, damping), step)
+    paid = None if price is None else Price(curvature=1.0, nats_per_bit=price)
+    levels = round_with_feedback(weight, factor(gram, damping), step, paid)
     assert torch.equal(levels, levels.round())
+    assert not levels[weight == 0].any()
+    if paid is not None:
+        return
     found = (rows @ (weight - levels * step).mT).square().sum(1)
     plain = (rows @ (weight - torch.round(weight / step) * step).mT).square().sum(1)
     assert (found <= plain * (1 + 1e-9) + 1e-9).all()
@@ -247,6 +262,51 @@ def test_less_is_lost_than_by_plain_rounding_to_the_same_steps(network: Convolut
             tensor.copy_(torch.round(tensor / step) * step)
         plain = network(fresh)
     assert divergence(found, wanted, 1.0) < divergence(plain, wanted, 1.0)
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_a_pruned_network_stays_pruned(network: Convolutions, images: Tensor, generator: torch.Generator, fold: bool) -> None:
+    with torch.no_grad():
+        for layer in (network.first, network.grouped, network.head):
+            layer.weight[torch.rand(layer.weight.shape, generator=generator) < 0.7] = 0
+        assert network.grouped.bias is not None
+        network.grouped.bias[:5] = 0
+        network.head.bias[1:] = 0
+        network.head.weight[2] = 0
+    quantised, _ = Calibrated(inputs=images, nats_per_kilobyte=1e-3, fold_batchnorm=fold).apply(network)
+    for name, parameter in network.named_parameters():
+        # Folding moves biases into the normalisation, whose own are what adds to the layers before it then.
+        if not (fold and name in {"grouped.bias", "norm.bias", "biased.bias"}):
+            assert not quantised.get_parameter(name)[parameter == 0].any(), name
+    assert not torch.equal(quantised.head.weight, network.head.weight)
+    assert quantised.head.bias[0] != 0
+
+
+def test_biases_of_zero_among_weights_that_are_not_pruned_bring_means_back(network: Convolutions, images: Tensor) -> None:
+    with torch.no_grad():
+        network.head.bias.zero_()
+    quantised, _ = Calibrated(inputs=images, nats_per_kilobyte=1e-1).apply(network)
+    assert quantised.head.bias.any()
+
+
+def test_feedback_loses_less_than_plain_rounding_where_nine_weights_of_ten_may_not_move(images: Tensor, generator: torch.Generator) -> None:
+    torch.manual_seed(1)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(300, 60), nn.ReLU(), nn.Linear(60, 5)).eval()
+    mixed = images.flatten(1) @ torch.randn(300, 300, generator=generator) / 17
+    with torch.no_grad():
+        for layer in (network[1], network[3]):
+            layer.weight *= 10
+            layer.weight[torch.rand(layer.weight.shape, generator=generator) < 0.9] = 0
+            layer.bias.zero_()
+    quantised, quantiser = Calibrated(inputs=mixed, nats_per_kilobyte=1e-3).apply(network)
+    assert isinstance(quantiser, LevelsByName)
+    plain = copy.deepcopy(network)
+    with torch.no_grad():
+        for name, levels in quantiser.levels.items():
+            tensor, step = plain.get_parameter(name), levels.grid.steps[0]
+            tensor.copy_(torch.round(tensor / step) * step)
+        wanted, found, rounded = network(mixed), quantised(mixed), plain(mixed)
+    assert divergence(found, wanted, 1.0) < divergence(rounded, wanted, 1.0)
 
 
 def test_other_networks_fall_back(tmp_path: Path, generator: torch.Generator) -> None:
