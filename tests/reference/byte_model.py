@@ -127,7 +127,7 @@ class Model:
         self.count, self.plain = count, plain
         self.position = self.c4 = self.c8 = self.shape = self.word = self.word1 = self.word2 = self.word3 = self.word_length = 0
         self.gap = self.number = self.line = self.line1 = self.first = self.tag_state = self.tag_name = self.tag_depth = 0
-        self.tags, self.stride, self.above, self.f4, self.f8 = [0] * 64, 0, 0, 0, 0
+        self.tags, self.stride, self.row, self.f4, self.f8 = [0] * 64, 0, 0, 0, 0
 
     def back(self, position: int) -> int:
         return self.history[position & self.history_mask]
@@ -206,7 +206,7 @@ class Model:
         else:
             column, back = min(position - self.line, 255), self.line - self.line1
             back = back if position - self.line < back else 0
-        self.above = above = self.back(position - back) if back else 0
+        above = self.back(position - back) if back else 0
         after = self.back(position - back + 1) if back > 1 else 0
         last, above2 = (self.back(position - back - 1), self.back(position - 2 * back)) if back else (0, 0)
         slope, trend = (above + c1 - last) & 255, (2 * above - above2) & 255
@@ -214,7 +214,8 @@ class Model:
         f4, f8 = self.f4, self.f8
         tag, match = self.tags[max(self.tag_depth - 1, 0)], self.matches[0]
         expected = c(self.back(match.pointer), min(match.length, 31) + 1) if match.pointer else 0
-        return [
+        self.mixer_byte, self.mixer_rank = above, min(self.word_length, 15)
+        values = [
             0, c1, c4 & 0xFFFF, c4 & 0xFFFFFF, c4, c(c4, c8 & 0xFF), c(c4, c8 & 0xFFFF), c(c4, c8 & 0xFFFFFF), c(c4, c8),
             c(word, 0 if word else c1), c(c(word, gap), self.word1), c(c(c(word, c1), self.word1), self.word2), c(c(word, c1), self.word2),
             c4 >> 8 & 0xFFFF, c4 >> 16 & 0xFFFF, c4 >> 8 & 0xFFFFFF, c4 & 0xFF00FF, c4 & 0xFFFF00FF, c(i1 & 0xFFFF, c1), c(i2 & 0xFFFF, c1),
@@ -225,6 +226,40 @@ class Model:
             c(c(above, after), last), c(c(slope, column), 3), c(c(tag, c4 & 0xFFFFFF), 2), c(c(self.number, column), self.word1),
             f4 & 0xFFFFFF, f4, c(f4, f8 & 0xFF), c(f4, f8 & 0xFFFF), c(f4, f8 & 0xFFFFFF),
         ]  # fmt: skip
+        if self.row:
+            self.picture(values, c1)
+        return values
+
+    def picture(self, values: list[int], c1: int) -> None:
+        """Puts the contexts of a block with rows in their places."""
+        row, s = self.row, self.stride
+        channel = self.position % row % s
+
+        def at(distance: int) -> int:
+            return self.back(self.position - distance)
+
+        def byte(value: int) -> int:
+            return clamp(value, 0, 255)
+
+        w, n, nw, ne, ww, nn = at(s), at(row), at(row + s), at(row - s), at(2 * s), at(2 * row)
+        w1, n1, nw1, ne1 = at(s + 1), at(row + 1), at(row + s + 1), at(row - s + 1)
+        plane, down, right = byte(w + n - nw), byte(n + c1 - n1), byte(w + c1 - w1)
+        solid, mean, shift = byte(w + n - nw + c1 - w1 - n1 + nw1), w + n + 1 >> 1, c1 - (w1 + n1 + 1 >> 1)
+        level = byte(mean + shift)
+        guess, rank = (2 * solid + level + down + right) // 5, 0
+        activity = abs(w - nw) + abs(n - nw) + abs(n - ne)
+        while activity:
+            activity, rank = activity * 2 // 3, rank + 1
+        self.mixer_byte, self.mixer_rank = guess, min(rank, 15)
+        pairs = {
+            8: c(level, byte(ne + c1 - ne1)), 9: solid, 10: c(guess, self.mixer_rank), 11: c(plane, solid), 12: plane,
+            24: down, 25: c(down, right), 26: c(byte(2 * n - nn), byte(2 * w - ww)), 27: c(mean, shift & 511), 29: c(n, nn),
+            40: c(guess, w - n & 511),
+        }  # fmt: skip
+        for k, value in pairs.items():
+            values[k] = c(value, channel)
+        values[28] = c(c(w >> 3, n >> 3), c(c(nw >> 3, ne >> 3), channel))
+        values[35], values[39] = c(c(n, c1), c(n1, channel)), c(c(w, c1), c(w1, channel))
 
     def look_up(self, values: list[int], partial: int) -> None:
         self.buckets, self.groups = [], []
@@ -269,7 +304,7 @@ class Model:
         c1, c2 = self.c4 & 255, self.c4 >> 8 & 255
         choices = [
             partial, c1, 8 * best + bits, 8 * (8 * CLASS[c1] + CLASS[c2]) + bits, c2, 8 * min(order, 7) + bits,
-            8 * min(self.word_length, 15) + bits, self.above, likely, self.c4 >> 16 & 255,
+            8 * self.mixer_rank + bits, self.mixer_byte, likely, self.c4 >> 16 & 255,
         ]  # fmt: skip
         self.rows = [(k, choices[k]) for k in self.sets]
         self.logits = [self.dot(row, self.start, self.inputs) for row in self.rows]
@@ -357,13 +392,15 @@ def decode_data(file: bytes) -> bytes:
             source = Bytes(payload)
             size = source.varint() if part == 2 else 0
             flags, model.stride = source.take(1)[0], source.varint()
+            model.row = source.varint() if flags & 2 else 0
+            check(flags < 2 or 0 < model.stride < model.row <= 8192, "row")
             rest = payload[source.at :]
-            check(flags <= 1 and model.stride <= 1024 and size <= 2**20, "block")
+            check(flags <= 3 and model.stride <= 1024 and size <= 2**20, "block")
             if part == 2:
                 block = model.block(size, Message(rest), b"")
-                out += change_calls(block, len(out), -1) if flags else block
+                out += change_calls(block, len(out), -1) if flags & 1 else block
             else:
-                model.block(len(rest), None, change_calls(rest, len(out), 1) if flags else rest)
+                model.block(len(rest), None, change_calls(rest, len(out), 1) if flags & 1 else rest)
                 out += rest
     end = Bytes(trailer)
     check(end.varint() == len(out) and end.take(32) == hashlib.sha256(out).digest(), "size or hash of the original")

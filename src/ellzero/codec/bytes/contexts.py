@@ -5,6 +5,7 @@
 import numpy as np
 
 from ellzero.codec.bytes.matches import combine, follow_matches
+from ellzero.codec.bytes.pictures import set_picture_contexts
 from ellzero.codec.bytes.state import (
     ABOVE,
     COLUMN,
@@ -19,11 +20,14 @@ from ellzero.codec.bytes.state import (
     LINE,
     LINE1,
     MATCH_STATE,
+    MIXER_BYTE,
+    MIXER_RANK,
     NUMBER,
     OLDER,
     PLAN,
     POSITION,
     PREVIOUS,
+    ROW,
     SHAPE,
     STRIDE,
     TAG_DEPTH,
@@ -199,5 +203,9 @@ def set_contexts(m: Model) -> None:
     r[VALUES + 9] = combine(word, c4 & 255 if word == 0 else np.int64(0))
     if r[WIDEST] > 9:
         set_wide_contexts(m)
+    r[MIXER_RANK] = min(r[WORD_LENGTH], np.int64(15))
+    r[MIXER_BYTE] = r[ABOVE]
+    if r[ROW] > 0:
+        set_picture_contexts(m)
     for i in range(r[CONTEXTS]):
         r[HASHES + i] = combine(np.int64(r[VALUES + r[PLAN + i]]), r[PLAN + i] + 0x10000)

@@ -6,7 +6,6 @@ import numpy as np
 
 from ellzero.codec.bytes.matches import combine, place_matches
 from ellzero.codec.bytes.state import (
-    ABOVE,
     BASES,
     BIT_COUNT,
     BUCKET_MASK,
@@ -28,6 +27,8 @@ from ellzero.codec.bytes.state import (
     LIMITS,
     MATCH_BEST,
     MATCHES,
+    MIXER_BYTE,
+    MIXER_RANK,
     NODE,
     PARTIAL,
     PREVIOUS,
@@ -43,7 +44,6 @@ from ellzero.codec.bytes.state import (
     SETS,
     SLOTS,
     VALUES,
-    WORD_LENGTH,
     Model,
 )  # fmt: skip
 from ellzero.codec.bytes.tables import CLASSES, FOLLOWING, LOGIT_LIMIT, RECIPROCALS, SQUASH, STRETCH, Whole
@@ -126,8 +126,8 @@ def mix(m: Model, order: Whole) -> np.int64:
     r[CHOICES + 3] = (np.int64(CLASSES[c1]) * 8 + np.int64(CLASSES[c2])) * 8 + bit_count
     r[CHOICES + 4] = c2
     r[CHOICES + 5] = min(order, np.int64(7)) * 8 + bit_count
-    r[CHOICES + 6] = min(r[WORD_LENGTH], np.int64(15)) * 8 + bit_count
-    r[CHOICES + 7] = r[ABOVE]
+    r[CHOICES + 6] = r[MIXER_RANK] * 8 + bit_count
+    r[CHOICES + 7] = r[MIXER_BYTE]
     r[CHOICES + 8] = r[EXPECTED]
     r[CHOICES + 9] = (r[PREVIOUS] >> 16) & 255
     n = r[INPUTS]

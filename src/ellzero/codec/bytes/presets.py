@@ -79,6 +79,9 @@ PRESETS = {
     ),
 }  # fmt: skip
 
+PICTURED = (3, 4, 5, 6, 7, 8, 9)
+"""The levels with contexts for which rows are looked for."""
+
 WIDENED = (5, 6, 8, 9)
 """The levels that take the parts of level 7 for what does not look like text: lower ones have fewer, higher ones some for texts alone."""
 

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from ellzero.codec.bytes.coder import code_piece
 from ellzero.codec.bytes.parameters import BLOCK, ByteModel, model_for, parameters_of
-from ellzero.codec.bytes.presets import WIDENED
-from ellzero.codec.bytes.state import STRIDE, Model
+from ellzero.codec.bytes.pictures import LONGEST_ROW, find_picture
+from ellzero.codec.bytes.presets import PICTURED, WIDENED
+from ellzero.codec.bytes.state import ROW, STRIDE, Model
 from ellzero.codec.bytes.transforms import LONGEST_STRIDE, change_x86_calls, find_stride, has_x86_calls, looks_like_text, looks_random
 from ellzero.codec.container import DEFAULT_LIMIT, ContainerReader, ContainerWriter, Kind, Section, Tally
 from ellzero.codec.errors import FormatError, LimitError
@@ -21,7 +22,7 @@ DEFAULT_LEVEL = 5
 PIECE = 1 << 15
 """Bytes coded in one go: signals and reports wait no longer than that."""
 
-_X86 = 1
+_X86, _ROWS = 1, 2
 _NOTHING = np.zeros(1, np.uint8)
 
 
@@ -101,27 +102,31 @@ class ByteEncoder:
             self._writer.section(Part.STORED, data, check=True)
             self._tell(start + block.size)
             return
-        stride = find_stride(block)
+        text = looks_like_text(block)
+        stride, row = (0, 0) if text or self._level not in PICTURED else find_picture(block)
+        if row == 0:
+            stride = find_stride(block)
         if self._model is None:
-            parameters = self._parameters(wide=self._level in WIDENED and (stride > 0 or not looks_like_text(block)))
+            parameters = self._parameters(wide=self._level in WIDENED and (stride > 0 or not text))
             self._model = parameters.start()
             self._writer.section(Part.MODEL, parameters.payload, check=True)
-        flags = _X86 if has_x86_calls(block) else 0
+        flags = (_X86 if has_x86_calls(block) else 0) | (_ROWS if row else 0)
         if flags & _X86:
             change_x86_calls(block, np.int64(start), False)
         coded = np.zeros(block.size + block.size // 16 + 64, np.uint8)
-        self._model.registers[STRIDE] = stride
+        self._model.registers[[STRIDE, ROW]] = stride, row
         length = 0
         for place in range(0, block.size, PIECE):
             stop = min(place + PIECE, block.size)
             length = int(code_piece(self._model, block, coded, np.int64(place), np.int64(stop), False))
             self._tell(start + stop)
-        head = varint(block.size) + bytes((flags,)) + varint(stride)
-        if len(head) + length < block.size:
-            self._writer.section(Part.CODED, head + coded[:length].tobytes(), check=True)
+        head = bytes((flags,)) + varint(stride) + (varint(row) if row else b"")
+        size = varint(block.size)
+        if len(size) + len(head) + length < block.size:
+            self._writer.section(Part.CODED, size + head + coded[:length].tobytes(), check=True)
         else:
             # The model has learnt the block, so the decoder's must as well.
-            self._writer.section(Part.STORED_AND_LEARNT, bytes((flags,)) + varint(stride) + data, check=True)
+            self._writer.section(Part.STORED_AND_LEARNT, head + data, check=True)
 
     def _parameters(self, *, wide: bool) -> ByteModel:
         try:
@@ -205,7 +210,7 @@ def decompress_bytes(data: bytes, *, max_size: int | None = DEFAULT_LIMIT, memor
 def _decode(section: Section, model: Model | None, start: int) -> tuple[int, Iterator[bytes]]:
     """Returns how many bytes a block holds, and an iterator that decodes them; it begins at byte `start` of the original."""
     what = f"the block at byte {section.offset}"
-    if section.kind != Part.CODED and len(section.payload) > BLOCK + 4:
+    if section.kind != Part.CODED and len(section.payload) > BLOCK + 6:
         raise FormatError(f"{what} is larger than a block may be: the file is damaged")
     if section.kind == Part.STORED:
         return len(section.payload), iter((section.payload,))
@@ -214,9 +219,12 @@ def _decode(section: Section, model: Model | None, start: int) -> tuple[int, Ite
     cursor = Cursor(section.payload, what)
     size = cursor.count(BLOCK, "bytes") if section.kind == Part.CODED else None
     flags, stride = cursor.byte(), cursor.count(LONGEST_STRIDE, "bytes a record")
-    if flags > _X86:
+    if flags > _X86 | _ROWS:
         raise FormatError(f"{what} has unknown flags {flags}: the file is damaged, or upgrade ellzero")
-    model.registers[STRIDE] = stride
+    row = cursor.count(LONGEST_ROW, "bytes a row") if flags & _ROWS else 0
+    if flags & _ROWS and not 0 < stride < row:
+        raise FormatError(f"{what} has rows of {row} bytes and pixels of {stride}: the file is damaged")
+    model.registers[[STRIDE, ROW]] = stride, row
     rest = np.frombuffer(cursor.rest(), np.uint8).copy()
     calls = start if flags & _X86 else None
     return (rest.size, _learnt(model, rest, calls)) if size is None else (size, _decoded(model, rest, size, calls))

@@ -37,6 +37,24 @@ def test_it_decodes_wide_models(level: int):
     assert decoded(archive) == data
 
 
+def planes(count: int) -> bytes:
+    """Rows of 24 bytes: pixels of three bytes that change little by little."""
+    source = random.Random(7)
+    return bytes(
+        (20 * ((x + y // 3) % 8) + 3 * y + 30 * k + source.randrange(3)) & 255 for y in range(count) for x in range(8) for k in range(3)
+    )
+
+
+@pytest.mark.parametrize("level", [3, 5])
+def test_it_decodes_pictures(level: int):
+    data = planes(30)
+    archive = compress_bytes(data, level=level)
+    _, (kind, block) = [(s.kind, s.payload) for s in ContainerReader(io.BytesIO(archive)).sections(tuple(Part))]
+    # Behind the size, which takes two bytes: flags, stride and row.
+    assert (kind, block[2:5]) == (Part.CODED, bytes((2, 3, 24)))
+    assert decoded(archive) == data
+
+
 def test_it_decodes_records_calls_and_stored_blocks():
     source = random.Random(5)
     records = b"".join(bytes([7, 7, source.randrange(256), 1, 1, 1, i & 255, 9]) for i in range(60))
