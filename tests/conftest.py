@@ -41,6 +41,12 @@ def generator(seed: int) -> torch.Generator:
 
 
 @pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Switches the tests' own type checks off, to see what a user sees."""
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
+
+
+@pytest.fixture
 def data_directory() -> Path:
     """The folder of real data sets that ELLZERO_DATA names; the test is skipped without it."""
     named = os.environ.get("ELLZERO_DATA")

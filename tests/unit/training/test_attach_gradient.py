@@ -3,7 +3,6 @@
 from copy import deepcopy
 from typing import Any
 
-import jaxtyping
 import pytest
 import torch
 from attach_support import OPTIMIZERS, WITH_STEPS, backward, network, same, train
@@ -269,12 +268,6 @@ def test_story_14_nothing_selected_raises() -> None:
     model = network()
     with pytest.raises(ValueError, match="no parameter is selected"):
         attach(torch.optim.Adam(model.parameters()), model, RL1(), params=lambda name, module, parameter: name == "mistyped")
-
-
-@pytest.fixture
-def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Switches the tests' own type checks off, to see what a user sees."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 @pytest.mark.usefixtures("unchecked")
