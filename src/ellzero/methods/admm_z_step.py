@@ -123,11 +123,14 @@ def z_step(
         start: z of the round before, a further point to start from. Of no account for P = id.
 
     Raises:
-        ValueError: `alpha` or `rho` is not positive and finite, or `r` holds NaN or infinity.
+        ValueError: `alpha` or `rho` is not positive and finite, or `r` is not of two dimensions with a worker at least, or holds NaN or
+            infinity.
     """
     for name, value in (("alpha", alpha), ("rho", rho)):
         if not (math.isfinite(value) and value > 0):
             raise ValueError(f"z_step({name}={value}): expected a finite number above 0")
+    if r.ndim != 2 or not len(r):
+        raise ValueError(f"r has the shape {list(r.shape)}: expected [workers, m], a row a worker; of a single worker r[None]")
     if not bool(r.isfinite().all()):
         raise ValueError("r holds NaN or infinity: the workers' training has diverged, lower the learning rate")
     mean = r.mean(dim=0)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 
 import pytest
 import torch
@@ -75,7 +76,10 @@ def test_a_general_p_that_is_the_identity_agrees_with_eq_36() -> None:
 
 
 def test_a_general_p_against_all_gates() -> None:
-    """150 problems with n up to 8: L never rises, no flip of one or two gates lowers its end, which is the least in 19 of 20."""
+    """150 problems with n up to 8: L never rises, and no flip of one or two gates lowers its end.
+
+    That is the least of all in 19 of 20, and at most 40 % above it elsewhere.
+    """
     gaps: list[float] = []
     for seed in range(150):
         P, r, alpha, rho, start = problem(seed)
@@ -94,6 +98,7 @@ def test_a_general_p_against_all_gates() -> None:
     missed = [gap for gap in gaps if gap > 1e-9]
     print(f"not the least of all gates: {len(missed)} of {len(gaps)}, by {max(missed, default=0):.0%} at most")
     assert len(missed) <= 0.05 * len(gaps)
+    assert max(missed, default=0.0) <= 0.4
 
 
 def test_the_weights_solve_eq_31() -> None:
@@ -147,3 +152,11 @@ def test_bad_values_are_refused() -> None:
         z_step(r, alpha=1.0, rho=math.inf)
     with pytest.raises(ValueError, match="r holds NaN"):
         z_step(r / 0, alpha=1.0, rho=1.0)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("shape", [(), (3,), (0, 3), (2, 2, 3)])
+def test_targets_that_are_no_rows_of_workers_are_refused(shape: tuple[int, ...]) -> None:
+    """The mean over the first dimension of a single worker's [3] would be one number for three weights."""
+    with pytest.raises(ValueError, match=rf"r has the shape {re.escape(str(list(shape)))}: expected \[workers, m\]"):
+        z_step(torch.ones(shape), alpha=1.0, rho=1.0)
