@@ -9,8 +9,10 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
+
+from ellzero.methods.linear_inputs import linear_inputs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +32,8 @@ class RelaxedLasso:
 
 @torch.no_grad()
 def lasso(
-    X: Float[Tensor, "samples n"],  # noqa: N803  # the paper's letter
-    y: Float[Tensor, "samples"],
+    X: Shaped[Tensor, "samples n"],  # noqa: N803  # the paper's letter
+    y: Shaped[Tensor, "samples"],
     *,
     alpha: float,
     start: Float[Tensor, "n"] | None = None,
@@ -52,21 +54,21 @@ def lasso(
         max_sweeps: passes over all coefficients at most.
 
     Returns:
-        The coefficients in the type of `X`, many of them exactly 0; all is computed in float64. With more columns than samples
-        there may be several solutions, of one and the same `X theta`.
+        The coefficients in the type of `X`, in float64 where that holds no fractions, many of them exactly 0; all is computed in float64.
+        With more columns than samples there may be several solutions, of one and the same `X theta`.
 
     Raises:
-        ValueError: `alpha` is not positive and finite, the data is not finite, or `max_sweeps` passes were not enough.
+        ValueError: `alpha` is not positive and finite, the data is not finite, the shapes of X and y do not belong together, or
+            `max_sweeps` passes were not enough.
     """
     # Nothing else among the methods needs numba, whose import takes a while.
     from ellzero.methods.lasso_kernel import descend_
 
     if not (math.isfinite(alpha) and alpha > 0):
         raise ValueError(f"alpha must be finite and above 0, got {alpha}: without a price it is least squares")
-    if not bool(X.isfinite().all() & y.isfinite().all()):
-        raise ValueError("X or y holds NaN or infinity: remove those samples")
+    X64, y64, dtype = linear_inputs(X, y)  # noqa: N806
     theta = torch.zeros(X.shape[1], dtype=torch.float64) if start is None else start.double().cpu().clone()
-    gram, b = (X.double().T @ X.double()).cpu(), (X.double().T @ y.double()).cpu()
+    gram, b = (X64.T @ X64).cpu(), (X64.T @ y64).cpu()
     r = b - gram @ theta
     allowed = tolerance * float(b.abs().max()) if b.numel() else 0.0
     missed = descend_(gram.contiguous().numpy(), r.numpy(), theta.numpy(), 0.5 * alpha, allowed, max_sweeps)
@@ -74,13 +76,13 @@ def lasso(
         raise ValueError(
             f"after max_sweeps={max_sweeps} passes the gradient is still off by {missed:.3g}: raise max_sweeps, tolerance or alpha={alpha}"
         )
-    return theta.to(device=X.device, dtype=X.dtype)
+    return theta.to(device=X.device, dtype=dtype)
 
 
 @torch.no_grad()
 def relaxed_lasso(
-    X: Float[Tensor, "samples n"],  # noqa: N803
-    y: Float[Tensor, "samples"],
+    X: Shaped[Tensor, "samples n"],  # noqa: N803
+    y: Shaped[Tensor, "samples"],
     *,
     alpha: float,
     phi: float = 0.0,
@@ -104,5 +106,5 @@ def relaxed_lasso(
     support = shrunk != 0
     # The lasso keeps no more columns than samples but in ties; the driver that allows dependent columns costs little.
     fitted = torch.linalg.lstsq(X[:, support].double().cpu(), y.double().cpu().unsqueeze(1), driver="gelsd").solution.squeeze(1)
-    relaxed = torch.zeros_like(shrunk).index_put((support,), fitted.to(device=X.device, dtype=X.dtype))
+    relaxed = torch.zeros_like(shrunk).index_put((support,), fitted.to(shrunk))
     return RelaxedLasso(coefficients=phi * shrunk + (1.0 - phi) * relaxed, support=support, lasso=shrunk)

@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
+
+from ellzero.methods.linear_inputs import linear_inputs
 
 _RIDGE = 1e-12
 """Added to the diagonal of a normal matrix, as a fraction of its mean: columns may be dependent."""
@@ -45,8 +47,8 @@ class LinearL0:
 
 @torch.no_grad()
 def linear_l0(
-    X: Float[Tensor, "samples n"],  # noqa: N803  # the paper's letter
-    y: Float[Tensor, "samples"],
+    X: Shaped[Tensor, "samples n"],  # noqa: N803  # the paper's letter
+    y: Shaped[Tensor, "samples"],
     *,
     alpha: float,
     p_init: float = 0.5,
@@ -69,10 +71,11 @@ def linear_l0(
         swaps: whether gates are exchanged.
 
     Returns:
-        The coefficients in the type of `X`; all is computed in float64.
+        The coefficients in the type of `X`, in float64 where that holds no fractions; all is computed in float64.
 
     Raises:
-        ValueError: `alpha` is not positive and finite, `p_init` not in (0, 1], `max_rounds` not positive, or the data is not finite.
+        ValueError: `alpha` is not positive and finite, `p_init` not in (0, 1], `max_rounds` not positive, the data is not finite, or the
+            shapes of X and y do not belong together.
     """
     if not (math.isfinite(alpha) and alpha > 0):
         raise ValueError(f"alpha must be finite and above 0, got {alpha}: without a price it is least squares")
@@ -80,9 +83,8 @@ def linear_l0(
         raise ValueError(f"p_init must be in (0, 1], got {p_init}: a closed gate would never open")
     if max_rounds < 1:
         raise ValueError(f"max_rounds must be at least 1, got {max_rounds}")
-    if not bool(X.isfinite().all() & y.isfinite().all()):
-        raise ValueError("X or y holds NaN or infinity: remove those samples")
-    problem = _Problem(G=X.double().T @ X.double(), b=X.double().T @ y.double(), y_squared=float(y.double().square().sum()), alpha=alpha)
+    X64, y64, dtype = linear_inputs(X, y)  # noqa: N806
+    problem = _Problem(G=X64.T @ X64, b=X64.T @ y64, y_squared=float(y64.square().sum()), alpha=alpha)
     gamma, path = _descend(problem, torch.full_like(problem.b, p_init), max_rounds)
     closed = torch.zeros_like(gamma, dtype=torch.bool)
     # More open gates than samples fit anything; no move leads out of there, as the closed forms need independent columns.
@@ -90,10 +92,10 @@ def linear_l0(
     ends = [_flip(problem, start, swaps=swaps) for start in starts]
     gates, coefficients, moves = min(ends, key=lambda end: problem.objective(end[1], end[0]))
     return LinearL0(
-        coefficients=coefficients.to(X.dtype),
+        coefficients=coefficients.to(dtype),
         support=gates,
         objective=problem.objective(coefficients, gates),
-        gamma=gamma.to(X.dtype),
+        gamma=gamma.to(dtype),
         path=path,
         moves=moves,
     )

@@ -1,6 +1,7 @@
 """The lasso against scikit-learn and the conditions of optimality; the relaxed lasso against least squares."""
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,22 @@ def test_float32_comes_back_as_float32() -> None:
 def test_bad_options_are_refused_with_their_value(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         relaxed_lasso(*problem(0, 8, 4), **options)
+
+
+def test_whole_numbers_are_computed_with_as_float64() -> None:
+    X, y = torch.tensor([[1, 0], [2, 1], [3, 0], [4, 1]]), torch.tensor([1, 0, 2, 3])
+    found, expected = relaxed_lasso(X, y, alpha=0.1), relaxed_lasso(X.double(), y.double(), alpha=0.1)
+    assert found.coefficients.dtype == torch.float64
+    assert torch.equal(found.coefficients, expected.coefficients)
+    assert torch.equal(lasso(X, y, alpha=0.1), expected.lasso)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("solve", [lasso, relaxed_lasso])
+@pytest.mark.parametrize("shape", [(12, 1), (13,)])
+def test_shapes_that_do_not_belong_together_are_refused(solve: Any, shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"X has the shape [12, 3] and y {list(shape)}")):
+        solve(torch.ones(12, 3), torch.ones(shape), alpha=1.0)
 
 
 def test_data_that_is_not_finite_and_too_few_sweeps_are_refused() -> None:
