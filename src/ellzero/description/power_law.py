@@ -83,8 +83,11 @@ def fit_power_law(x: Float[np.ndarray, "points"], y: Float[np.ndarray, "points"]
         The law whose summed squared error is smallest.
 
     Raises:
-        ValueError: fewer than two different positions, a position not above `shift`, or a value not positive and finite.
+        ValueError: not as many values as positions, fewer than two different positions, a position not above `shift`, or a value not
+            positive and finite.
     """
+    if x.ndim != 1 or x.shape != y.shape:
+        raise ValueError(f"x has the shape {x.shape} and y {y.shape}: expected one dimension, and a value for each position")
     distances, values = x.astype(np.float64) - shift, y.astype(np.float64)
     if not (np.all(distances > 0) and np.all(np.isfinite(distances))):
         raise ValueError(f"positions must be finite and above the shift, {shift}: the smallest is {x.min() if x.size else None}")

@@ -118,3 +118,10 @@ def test_points_that_determine_no_law_are_refused(x: list[float], y: list[float]
 def test_a_law_without_values_is_refused(values: dict[str, float]):
     with pytest.raises(ValueError, match="power law needs"):
         PowerLaw(**{"scale": 1.0, "exponent": 0.5, **values})
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("shape", [(2,), (3, 1)])
+def test_as_many_values_as_positions_are_asked_for(shape: tuple[int, ...]):
+    with pytest.raises(ValueError, match=r"x has the shape \(3,\) and y \("):
+        fit_power_law(np.arange(1.0, 4.0), np.ones(shape))

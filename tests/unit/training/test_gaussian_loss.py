@@ -143,6 +143,24 @@ def test_attach_regularises_the_network_and_leaves_the_noise_level_to_the_loss()
     assert loss.sigma == pytest.approx((model(x) - y).detach().square().mean().sqrt().item(), rel=0.02)
 
 
+@pytest.mark.usefixtures("unchecked")
+def test_shapes_that_differ_are_refused_where_they_would_be_broadcast() -> None:
+    """A network's [n, 1] against targets [n] would be n x n differences."""
+    predicted, observed = torch.zeros(5, 1), torch.zeros(5)
+    loss = GaussianLoss()
+    for compute in (
+        lambda: loss(predicted, observed),
+        lambda: loss.solve_(predicted, observed),
+        lambda: loss.code_length_bits(predicted, observed, cell_width=0.1),
+        lambda: solved_gaussian_nats(predicted, observed, least_sigma=0.1),
+        lambda: solved_sigma(predicted, observed),
+        lambda: gaussian_nats(predicted, observed, 0.0),
+    ):
+        with pytest.raises(ValueError, match=r"predicted has the shape \[5, 1\] and observed \[5\]"):
+            compute()
+    assert loss.sigma == pytest.approx(0.1)
+
+
 def test_sigmas_that_are_none_are_refused() -> None:
     predicted, observed = numbers(0, 3)
     for sigma in (0.0, -1.0, math.nan, math.inf):
