@@ -104,8 +104,8 @@ def layerwise_prune_(
         The masks, and what became of each layer.
 
     Raises:
-        ValueError: not exactly one of `zeros` and `alpha`, or out of range; no inputs; nothing selected that is a weight of a linear layer
-            or a convolution; a selected convolution with groups.
+        ValueError: not exactly one of `zeros` and `alpha`, or out of range; no inputs, or NaN among what enters a layer; nothing selected
+            that is a weight of a linear layer or a convolution; a selected convolution with groups.
     """
     if (zeros is None) == (alpha is None):
         raise ValueError(f"pass exactly one of zeros= and alpha=, got zeros={zeros} and alpha={alpha}")
@@ -116,11 +116,16 @@ def layerwise_prune_(
         raise ValueError("inputs holds no batch: a generator that was used up?")
     call = forward or call_model
     samples = sum(size(batch) for batch in batches)
+    if not samples:
+        raise ValueError("inputs hold no sample: every batch is empty")
     generator = torch.Generator().manual_seed(seed)
     with evaluating(model):
         layers = _layers(model, select(model, params))
         dense = [Regression.empty(name, layer) for name, (layer, _) in layers.items()]
         order = observe(model, batches, dense, forward=call, per_feature=per_feature, samples=samples, generator=generator)
+        for one in dense:
+            if not bool(one.gram.isfinite().all()):
+                raise ValueError(f"what enters {one.name} holds NaN or infinity, or is too large to be squared: look at the inputs")
         regressions = {one.name: one for one in dense}
         relative = alpha is None and allocate is Allocation.TOGETHER
         problems = [LayerProblem(regressions[name], layers[name][1], damping, relative=relative) for name in order]

@@ -342,6 +342,23 @@ def test_senseless_arguments_are_refused(options: dict[str, object], message: st
         layerwise_prune_(model, torch.ones(4, 3), **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (torch.ones(0, 3), "inputs hold no sample"),
+        ([torch.ones(0, 3), torch.ones(0, 3)], "inputs hold no sample"),
+        (torch.tensor([[1.0, 2.0, torch.nan]]), "what enters 0 holds NaN or infinity"),
+        ([torch.ones(2, 3), torch.full((2, 3), torch.inf)], "what enters 0 holds NaN or infinity"),
+    ],
+)
+def test_inputs_without_samples_or_with_nan_are_refused_and_change_nothing(inputs: object, message: str):
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.raises(ValueError, match=message):
+        layerwise_prune_(model, inputs, zeros=0.5)  # type: ignore[arg-type]
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
 def test_what_cannot_be_pruned_so_is_named():
     with pytest.raises(ValueError, match="holds no batch"):
         layerwise_prune_(nn.Linear(3, 3), iter(()), zeros=0.5)
