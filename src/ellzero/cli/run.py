@@ -9,6 +9,7 @@ from torch import nn
 
 from ellzero.archive.grids import LogGrid
 from ellzero.archive.save import save_model
+from ellzero.cli.fit import require_fit
 from ellzero.cli.method import chosen_method
 from ellzero.cli.outcome import Outcome, measure, show, to_safetensors
 from ellzero.cli.problem import Problem, dataset_for, image_problem, imported, network, wants_channels
@@ -41,6 +42,7 @@ def run_sparsify(options: Sparsify, recipe: Recipe | None = None) -> Outcome:
     torch.set_num_threads(options.threads)
     model = network(options.model, options.seed)
     problem = problem_for(options, recipe, model)
+    require_fit(model, problem, options.model)
     prepare_folder(options)
     folder = options.output
     try:
