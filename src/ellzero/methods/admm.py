@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ellzero.methods.admm_collapse import warn_of_collapse
 from ellzero.methods.admm_state import ADMMState
 from ellzero.methods.admm_z_step import hard_threshold
-from ellzero.methods.protocol import Laws, no_gradient_
+from ellzero.methods.protocol import Laws, no_gradient_, require_object
 from ellzero.methods.schedule import Hyperparameter, check_hyperparameter, geometric, value_at
 from ellzero.types import At, Masks, Params, Scalar
 
@@ -72,6 +72,7 @@ class ADMM:
             raise ValueError(f"every counts steps between two z-steps, expected at least 1, got {self.every}")
         if self.settle is not None and not 0.0 < self.settle <= 1.0:
             raise ValueError(f"settle is a progress in (0, 1], or None, got {self.settle}")
+        require_object("mean_over_workers", self.mean_over_workers, MeanOverWorkers)
 
     @property
     def laws(self) -> Laws:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ellzero.methods.foreach import sign_into_
 from ellzero.methods.normalisation import Normalisation, NormalisedState, factors_of
-from ellzero.methods.protocol import Laws, no_masks_
+from ellzero.methods.protocol import Laws, no_masks_, require_object
 from ellzero.methods.proximal import soft_threshold_
 from ellzero.methods.relaxation import Exponential, Relaxation
 from ellzero.methods.schedule import Hyperparameter, check_hyperparameter, value_at
@@ -46,6 +46,9 @@ class DRR:
         check_hyperparameter("alpha", self.alpha)
         check_hyperparameter("beta", self.beta, zero=False)
         check_hyperparameter("rho", self.rho)
+        require_object("relaxation", self.relaxation, Relaxation)
+        if self.normalise is not None:
+            require_object("normalise", self.normalise, Normalisation)
         if self.proximal and not self.relaxation.concave:
             raise ValueError(
                 f"{self.relaxation} is not concave: its slope vanishes at 0, where a threshold would have to be largest, so a proximal"

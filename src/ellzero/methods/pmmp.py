@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ellzero.methods.pmmp_formulas import constraint, differences_into_
 from ellzero.methods.pmmp_state import PMMPState, block_of
 from ellzero.methods.pmmp_updates import Exact, Round, Simultaneous, Updates
-from ellzero.methods.protocol import Laws, no_masks_
+from ellzero.methods.protocol import Laws, no_masks_, require_object
 from ellzero.methods.schedule import Hyperparameter, check_hyperparameter, value_at
 from ellzero.methods.workspace import gradients
 from ellzero.types import At, Params, Scalar
@@ -56,6 +56,7 @@ class PMMP:
         for name, value in (("u", self.u), ("lr", self.lr)):
             if value is not None:
                 check_hyperparameter(name, value)
+        require_object("updates", self.updates, Updates)
         if isinstance(self.updates, Exact) and self.u is None and self.u_init == 0:
             raise ValueError("with u = 0 the exact step closes every gate: pass u=, a number or a rising schedule, or a positive u_init")
 

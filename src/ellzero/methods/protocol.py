@@ -107,3 +107,20 @@ def no_after_step_(self: object, params: Params, state: nn.Module, steps: Params
 def no_masks_(self: object, params: Params, state: nn.Module, at: At) -> Masks | None:
     """Changes no mask."""
     return None
+
+
+def require_object(name: str, value: object, protocol: type) -> None:
+    """Checks that an option which takes an object was given one: a class has the same members, and fails later or not at all.
+
+    Args:
+        name: the option, for the message.
+        value: what was given.
+        protocol: what it has to be.
+
+    Raises:
+        TypeError: it is a class, or lacks the protocol's members.
+    """
+    if isinstance(value, type):
+        raise TypeError(f"{name}={value.__name__} is a class: expected an object, such as {value.__name__}()")
+    if not isinstance(value, protocol):
+        raise TypeError(f"{name}={value!r}: expected an object that is a {protocol.__name__}, got {type(value).__name__}")

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ellzero.methods import ADMM, admm_masks, admm_residual, geometric, ramp
 from ellzero.methods.admm_state import ADMMState
+from ellzero.training import WorkerMean
 from ellzero.types import At
 
 AT = At(progress=0.4, step=7)
@@ -229,6 +230,15 @@ def test_alpha_0_draws_nothing() -> None:
     method.after_step_(params, state, steps_of(params), At(progress=0.0))
     assert all(torch.equal(params[name], before[name]) for name in params)
     assert all(bool((each.u.abs() <= 0.5).all()) for each in state.every(params))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_class_in_place_of_its_object_is_refused() -> None:
+    """Called in place of an object, it would make one and average nothing."""
+    with pytest.raises(TypeError, match=r"mean_over_workers=WorkerMean is a class: expected an object, such as WorkerMean\(\)"):
+        ADMM(mean_over_workers=WorkerMean)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"mean_over_workers='mean': expected an object that is a MeanOverWorkers, got str"):
+        ADMM(mean_over_workers="mean")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -427,6 +427,13 @@ def test_bad_options_are_refused_with_their_value(options: dict[str, Any], messa
         PMMP(**options)
 
 
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(("updates", "message"), [(Exact, r"updates=Exact is a class"), ("exact", r"updates='exact': .*Updates, got str")])
+def test_classes_and_names_in_place_of_updates_are_refused(updates: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        PMMP(updates=updates)
+
+
 def test_bad_descents_are_refused() -> None:
     with pytest.raises(ValueError, match=r"Alternating\(descents=0\)"):
         Alternating(descents=0)
