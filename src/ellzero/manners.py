@@ -130,15 +130,35 @@ def stoppable() -> Generator[None, None, None]:
             signal.signal(number, handler)
 
 
-def remove_input(source: Path | str, output: Path | str) -> None:
-    """Removes an input whose output is a finished file.
+def check_removable(source: Path | str) -> None:
+    """Refuses, before anything is done, to remove what is no regular file.
 
     Raises:
-        FileError: one of them is `-`, or the output is no file that stands there: then the input is all there is.
+        FileError: the input is `-`, a pipe, a device or the like.
     """
-    if STANDARD in (str(source), str(output)) or not Path(output).is_file() or os.path.samefile(source, output):
-        raise FileError(f"{source} is kept: it is removed only where its output is a file of its own")
+    status = _status(source, 0)
+    if str(source) == STANDARD or (status is not None and not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode)):
+        raise FileError(f"{source} is no regular file, and nothing else is removed: leave --rm out")
+
+
+def remove_input(source: Path | str, output: Path | str, opened: os.stat_result) -> None:
+    """Removes an input whose output is a finished file, unless it has changed since it was opened.
+
+    Args:
+        source: the input.
+        output: what was made of it.
+        opened: what `fstat` gave of the input before it was read.
+
+    Raises:
+        FileError: one of them is `-`, or the output is no file that stands there: then the input is all there is. Or another file has
+            taken the place of the input, or something was written to it meanwhile.
+    """
     with _plain_errors(source, "removed"):
+        if STANDARD in (str(source), str(output)) or not Path(output).is_file() or os.path.samefile(source, output):
+            raise FileError(f"{source} is kept: it is removed only where its output is a file of its own")
+        now = os.stat(source)
+        if (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns) != (opened.st_dev, opened.st_ino, opened.st_size, opened.st_mtime_ns):
+            raise FileError(f"{source} is kept: it has changed since it was read, and {output} holds what it was before")
         os.unlink(source)
 
 
@@ -189,7 +209,7 @@ def _plain_errors(path: Path | str, done: str) -> Generator[None, None, None]:
 
 def _words(error: OSError, folder: Path, done: str) -> str:
     if isinstance(error, FileNotFoundError):
-        if done == "read":
+        if done != "written":
             return "there is no such file"
         return f"no file can be made in {folder}" if folder.is_dir() else f"there is no folder {folder}; make it first"
     if isinstance(error, NotADirectoryError):

@@ -112,6 +112,46 @@ def test_files_story_03_inputs_are_removed_only_for_a_finished_file(folder: Path
     assert "a.l0 exists" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("change", ["replaced", "appended"])
+@pytest.mark.parametrize("direction", ["compress", "decompress"])
+def test_files_story_03_an_input_that_changes_meanwhile_is_kept(
+    direction: str, change: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    jobs = ellzero.cli.file_jobs
+    source, made = Path("doc") if direction == "compress" else Path("doc.l0"), "doc.l0" if direction == "compress" else "doc"
+    old = TEXT if direction == "compress" else compress(TEXT, level=1)
+    source.write_bytes(old)
+    # Compression: the input has been read when its output is verified. Decompression: when the last block has been decoded.
+    name = "_verify" if direction == "compress" else "_decode"
+    real = getattr(jobs, name)
+
+    def meanwhile(*words: object, **options: object) -> object:
+        result = real(*words, **options)
+        if change == "replaced":
+            Path("new").write_bytes(b"a new edition")
+            os.replace("new", source)
+        else:
+            with source.open("ab") as file:
+                file.write(b"one more line\n")
+        return result
+
+    monkeypatch.setattr(jobs, name, meanwhile)
+    assert run(direction, "--rm", source, *(["-1"] if direction == "compress" else [])) == 1
+    assert source.read_bytes() == (b"a new edition" if change == "replaced" else old + b"one more line\n")
+    said = capsys.readouterr().err
+    assert said == f"ellzero: {source} is kept: it has changed since it was read, and {made} holds what it was before\n"
+    assert (decompress(Path(made).read_bytes()) if direction == "compress" else Path(made).read_bytes()) == TEXT
+
+
+@posix
+def test_only_regular_files_are_removed(folder: Path, capsys: pytest.CaptureFixture[str]):
+    os.mkfifo("pipe")
+    assert run("compress", "--rm", "pipe", "-1") == 1
+    assert run("decompress", "--rm", "-", "-o", "x") == 1
+    assert capsys.readouterr().err.count("leave --rm out") == 2
+    assert names(folder) == ["a", "b", "pipe"]
+
+
 def test_files_story_04_test_changes_nothing(folder: Path):
     assert run("compress", "-1", "a") == 0
     before = {name: (os.stat(name).st_mtime_ns, Path(name).read_bytes()) for name in names(folder)}

@@ -4,12 +4,13 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ellzero.files import replacing
-from ellzero.manners import FileError, open_input, open_output, remove_input
+from ellzero.manners import FileError, check_removable, open_input, open_output, remove_input
 
 ROOT = Path(__file__).parents[2]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files or signals")
@@ -183,14 +184,59 @@ def test_an_exception_leaves_what_was_there(tmp_path: Path):
 def test_files_story_03_inputs_are_removed_only_where_their_output_stands(tmp_path: Path):
     source, output = tmp_path / "a", tmp_path / "a.l0"
     source.write_bytes(b"precious")
+    opened = source.stat()
     for other in ("-", output, source, tmp_path):
         with pytest.raises(FileError, match="is kept: it is removed only where its output is a file of its own"):
-            remove_input(source, other)
+            remove_input(source, other, opened)
     with pytest.raises(FileError, match="- is kept"):
-        remove_input("-", source)
+        remove_input("-", source, opened)
     output.write_bytes(b"coded")
-    remove_input(source, output)
+    remove_input(source, output, opened)
     assert names(tmp_path) == ["a.l0"]
+    with pytest.raises(FileError, match="a cannot be removed: there is no such file"):
+        remove_input(source, output, opened)
+
+
+def replace(source: Path) -> None:
+    newer = source.with_name("newer")
+    newer.write_bytes(source.read_bytes())
+    status = source.stat()
+    os.utime(newer, ns=(status.st_atime_ns, status.st_mtime_ns))
+    os.replace(newer, source)
+
+
+def append(source: Path) -> None:
+    status = source.stat()
+    with source.open("ab") as file:
+        file.write(b"more")
+    os.utime(source, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def rewrite(source: Path) -> None:
+    os.utime(source, ns=(0, source.stat().st_mtime_ns + 1000))
+
+
+@pytest.mark.parametrize("change", [replace, append, rewrite])
+def test_an_input_that_has_changed_is_kept(change: Callable[[Path], None], tmp_path: Path):
+    source, output = tmp_path / "a", tmp_path / "a.l0"
+    source.write_bytes(b"precious")
+    output.write_bytes(b"coded")
+    with open_input(source) as file:
+        opened = os.fstat(file.fileno())
+        change(source)
+    with pytest.raises(FileError, match=r"a is kept: it has changed since it was read, and .*a.l0 holds what it was before"):
+        remove_input(source, output, opened)
+    assert names(tmp_path) == ["a", "a.l0"]
+
+
+@posix
+def test_what_is_no_regular_file_is_not_removed(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    for name in (tmp_path / "pipe", os.devnull, "-"):
+        with pytest.raises(FileError, match="is no regular file, and nothing else is removed: leave --rm out"):
+            check_removable(name)
+    (tmp_path / "a").touch()
+    check_removable(tmp_path / "a")
 
 
 def test_files_story_05_existing_files_are_overwritten_on_request_only(tmp_path: Path):

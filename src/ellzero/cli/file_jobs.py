@@ -6,7 +6,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -25,7 +25,7 @@ from ellzero.codec.container import DEFAULT_LIMIT, MAGIC, ContainerReader, Kind,
 from ellzero.codec.errors import FormatError
 from ellzero.codec.jit import before_numba
 from ellzero.codec.streams import Sink, Source
-from ellzero.manners import STANDARD, FileError, open_input, open_output, remove_input
+from ellzero.manners import STANDARD, FileError, check_removable, open_input, open_output, remove_input
 
 SUFFIX = ".l0"
 _DECODING = 8.0  # microseconds a byte, where the level is not known
@@ -87,17 +87,17 @@ def compress_file(source: Path, options: Compress, memory: int | None) -> None:
     output = _output(source, options) or source.with_name(source.name + SUFFIX)
     started = time.monotonic()
     with (
+        _removing(source, output, options) as removable,
         open_input(source) as reader,
         open_output(output, source=source, force=options.force, keep=True) as writer,
         _readable(writer, standard=str(output) == STANDARD) as (sink, copy),
     ):
+        removable(reader)
         original, size = _encode(reader, sink, source, options, memory)
         if options.verify:
             writer.flush()
             copy.seek(0)
             _verify(copy, original, source, options, memory)
-    if options.rm:
-        remove_input(source, output)
     said = f"{original.size:,} -> {size:,} bytes"
     if original.size:
         said += f" ({100 * size / original.size:.2f} %, {8 * size / original.size:.3f} bits a byte)"
@@ -114,12 +114,12 @@ def decompress_file(source: Path, options: Decompress, limits: Limits) -> None:
     output = _output(source, options) or _original_name(source)
     started = time.monotonic()
     with (
+        _removing(source, output, options) as removable,
         open_input(source, terminal=False) as reader,
         open_output(output, source=source, force=options.force, terminal=True, keep=True) as writer,
     ):
+        removable(reader)
         size = _decode(reader, writer, source, limits, quiet=options.quiet)
-    if options.rm:
-        remove_input(source, output)
     _report(options, source, output, f"{size:,} bytes", size, started)
 
 
@@ -220,6 +220,17 @@ def skip_linear_algebra() -> None:
         import_module("numba.np.arraymath")
     finally:
         del modules["scipy.linalg"]
+
+
+@contextmanager
+def _removing(source: Path, output: Path, options: Compress | Decompress) -> Generator[Callable[[BinaryFile], None], None, None]:
+    """Removes the input at the end, if asked to. Yields what is to be called with the opened input before it is read."""
+    opened: list[os.stat_result] = []
+    if options.rm:
+        check_removable(source)
+    yield lambda reader: opened.append(os.fstat(reader.fileno())) if options.rm else None
+    if opened:
+        remove_input(source, output, opened[0])
 
 
 @contextmanager
