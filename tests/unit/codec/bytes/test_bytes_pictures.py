@@ -57,7 +57,7 @@ def test_noise_constants_words_and_little_have_no_rows():
 
 
 def test_a_picture_is_smaller_with_its_rows_than_without_and_than_by_xz():
-    data = picture(60, 90, 3).tobytes()
+    data = picture(120, 160, 3).tobytes()
     archive = compress_bytes(data, level=5)
     assert decompress_bytes(archive) == data
     with pytest.MonkeyPatch.context() as patch:
