@@ -4,6 +4,7 @@ The penalty of a group of `n_group` scalars is multiplied by `N_theta / (n_group
 `G` layers (G. de Resende Oliveira and others, reference [8] of the paper). Two readings of "layer" are in use.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
@@ -46,12 +47,14 @@ class PerModule:
 
 @dataclass(frozen=True, kw_only=True)
 class PerStage:
-    """A layer is the innermost module around a tensor whose own name begins with `prefix`: a stage of several convolutions, say.
+    """A layer is the innermost module around a tensor whose own name is `prefix` and a number: a stage of several convolutions, say.
 
-    `G` is the number of such modules with regularised parameters. 8 for a VGG-16 with its convolutions in five stages.
+    `G` is the number of such modules with regularised parameters: 3 for the stages of `ellzero.models.ResNet`, whose first convolution
+    and last layer lie in none and are to be left out with `params=`.
 
     Attributes:
-        prefix: how the names of the stages begin: "layer" finds `layer_1`, and `layer4` of a ResNet.
+        prefix: what stands before the number, an underscore between them aside: "layer" finds `layer_1`, and `layer4` of a ResNet, but
+            not a list of `layers`; "" finds the modules of a list or a `Sequential`, whose names are numbers alone.
     """
 
     prefix: str = "layer"
@@ -60,16 +63,17 @@ class PerStage:
         """Computes the factors.
 
         Raises:
-            ValueError: a parameter lies in no module whose name begins with `prefix`.
+            ValueError: a parameter lies in no such module.
         """
+        stage = re.compile(re.escape(self.prefix) + r"_?\d+")
         groups: dict[str, str] = {}
         for name in params:
             parts = name.split(".")
-            depths = [depth for depth, part in enumerate(parts[:-1], start=1) if part.startswith(self.prefix)]
+            depths = [depth for depth, part in enumerate(parts[:-1], start=1) if stage.fullmatch(part)]
             if not depths:
                 raise ValueError(
-                    f"{name} lies in no module whose name begins with {self.prefix!r}: pass another prefix, PerModule(), or leave the"
-                    " parameter out with params="
+                    f"{name} lies in no module whose name is {self.prefix!r} and a number: pass another prefix, as PerStage(prefix='') for"
+                    " the modules of a list, or PerModule(), or leave the parameter out with params="
                 )
             groups[name] = ".".join(parts[: depths[-1]])
         return _factors(params, groups, len(set(groups.values())))

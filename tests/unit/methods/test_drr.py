@@ -10,6 +10,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
 from ellzero.methods import DRR, Exponential, Gaussian, PerModule, PerStage, Rational, Relaxation, ramp
+from ellzero.models import LeNet300, ResNet, Student
 from ellzero.types import At
 
 # With the letters as printed: the paper's beta is the inverse width in eq. 39 and the width in eq. 40 and 41.
@@ -131,15 +132,41 @@ def test_per_stage_groups_by_the_innermost_stage() -> None:
         {
             "body.layer_1.0.weight": (2, 3),
             "body.layer_1.1.weight": (2, 2),
-            "body.layer_2.layer_x.c.weight": (2, 2),
-            "body.layer_2.layer_y.c.weight": (2, 2),
+            "body.layer_2.layer_21.c.weight": (2, 2),
+            "body.layer_2.layer_22.c.weight": (2, 2),
             "layer_3.weight": (1, 2),
         }
     )
     factors = PerStage(prefix="layer_").factors(params)
     assert list(factors.values()) == pytest.approx([20 / (10 * 4), 20 / (10 * 4), 20 / (4 * 4), 20 / (4 * 4), 20 / (2 * 4)])
-    with pytest.raises(ValueError, match=r"layer_3\.weight lies in no module whose name begins with 'body'"):
+    with pytest.raises(ValueError, match=r"body\.layer_1\.0\.weight lies in no module whose name is 'body' and a number"):
         PerStage(prefix="body").factors(params)
+
+
+def test_per_stage_finds_the_stages_of_a_resnet_and_no_layer_in_a_list_of_layers() -> None:
+    """Taken for a stage, the list `layers` of an MLP would be the only one, and every factor 1."""
+    whole = dict(ResNet(8).named_parameters())
+    stages = {name: parameter for name, parameter in whole.items() if name.startswith("layer")}
+    factors = PerStage().factors(stages)
+    counts = {f"layer{stage}": sum(p.numel() for name, p in stages.items() if name.startswith(f"layer{stage}.")) for stage in (1, 2, 3)}
+    assert factors == pytest.approx({name: sum(counts.values()) / (3 * counts[name.partition(".")[0]]) for name in stages})
+    with pytest.raises(ValueError, match=r"^conv1\.weight lies in no module whose name is 'layer' and a number"):
+        PerStage().factors(whole)
+    for model in (LeNet300(), Student()):
+        params = {name: parameter for name, parameter in model.named_parameters() if parameter.ndim == 2}
+        with pytest.raises(ValueError, match=r"layers\.0\.weight lies in no module .*PerStage\(prefix=''\)"):
+            PerStage().factors(params)
+        assert PerStage(prefix="").factors(params) == PerModule().factors(params)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_classes_and_names_in_place_of_objects_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"relaxation=Gaussian is a class: expected an object, such as Gaussian\(\)"):
+        DRR(relaxation=Gaussian)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"relaxation='gaussian': expected an object that is a Relaxation, got str"):
+        DRR(relaxation="gaussian")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"normalise=PerModule is a class"):
+        DRR(normalise=PerModule)  # type: ignore[arg-type]
 
 
 def test_normalisation_without_layers_is_refused() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
+from ellzero.archive.on_grid import OnGrid
 from ellzero.methods import (
     ADMM,
     DRR,
@@ -39,7 +40,7 @@ GRADIENT_METHODS: list[Any] = [
     DRR(alpha=3e-3, beta=4.0, relaxation=Rational()),
     DRR(alpha=3e-3, rho=2e-3),
     DRR(alpha=3e-3, normalise=PerModule()),
-    DRR(alpha=3e-3, rho=ramp(0.0, 1e-2), relaxation=Rational(), normalise=PerStage(prefix="")),
+    DRR(alpha=3e-3, rho=ramp(0.0, 1e-2), relaxation=Rational(), normalise=PerStage()),
     PMMP(alpha=3e-3, p_init=0.4, u_init=0.7, multiplier=2.0, lr=1e-2),
     PMMP(alpha=ramp(0.0, 1e-2), p_init=0.0, u_init=0.2, updates=Alternating(descents=2), lr=1e-2),
     PMMP(alpha=1e-3, p_init=0.9, u=geometric(1e-2, 1.0), updates=Exact()),
@@ -48,11 +49,12 @@ PROXIMAL_METHODS: list[Any] = [
     RL1(alpha=3e-2, proximal=True),
     DRR(alpha=3e-2, beta=5.0, proximal=True),
     DRR(alpha=ramp(0.0, 5e-2), beta=geometric(1.0, 30.0), proximal=True),
-    DRR(alpha=3e-2, normalise=PerStage(prefix=""), proximal=True),
+    DRR(alpha=3e-2, normalise=PerStage(), proximal=True),
 ]
 SPLIT_METHODS: list[Any] = [
     ADMM(alpha=3e-3, tau=0.5, every=2),
     ADMM(alpha=ramp(0.0, 1e-2), tau=geometric(1.0, 0.2), every=2, settle=0.5),
+    OnGrid(rate=1e-3, every=2),
 ]
 """Methods that act after the step as proximal ones do, but towards a state of their own: no soft threshold."""
 METHODS = GRADIENT_METHODS + PROXIMAL_METHODS + SPLIT_METHODS
@@ -63,7 +65,7 @@ def some_params(seed: int = 0, dtype: torch.dtype = torch.float64) -> dict[str, 
     """Three tensors of different ranks, with exact zeros among them and magnitudes over several orders."""
     generator = torch.Generator().manual_seed(seed)
     params: dict[str, Tensor] = {}
-    for name, shape in {"a.weight": (7, 5), "b.weight": (3, 2, 2, 2), "b.bias": (3,)}.items():
+    for name, shape in {"layer1.weight": (7, 5), "layer_2.weight": (3, 2, 2, 2), "layer_2.bias": (3,)}.items():
         values = torch.randn(shape, generator=generator, dtype=torch.float64) * 10 ** (2 * torch.rand(shape, generator=generator) - 1)
         values[torch.rand(shape, generator=generator) < 0.2] = 0.0
         params[name] = nn.Parameter(values.to(dtype))
@@ -194,14 +196,14 @@ def test_proximal_form_leaves_gradients_alone(method: Method) -> None:
 @pytest.mark.parametrize("method", PROXIMAL_METHODS, ids=repr)
 def test_proximal_step_minimises_the_linearised_objective(method: Method) -> None:
     """Over z: (z - w)^2 / (2 step) + pen'(|w|) |z|, with the slope by autograd and the minimiser by scipy."""
-    params = {"layer.w": nn.Parameter(torch.tensor([-2.0, -0.3, -0.01, 0.0, 1e-4, 0.02, 0.05, 0.4, 3.0], dtype=torch.float64))}
-    steps = {"layer.w": torch.tensor([0.1, 2.0, 1.0, 1.0, 0.5, 0.0, 3.0, 0.7, 5.0], dtype=torch.float64)}
-    kept = steps["layer.w"].clone()
+    params = {"layer1.w": nn.Parameter(torch.tensor([-2.0, -0.3, -0.01, 0.0, 1e-4, 0.02, 0.05, 0.4, 3.0], dtype=torch.float64))}
+    steps = {"layer1.w": torch.tensor([0.1, 2.0, 1.0, 1.0, 0.5, 0.0, 3.0, 0.7, 5.0], dtype=torch.float64)}
+    kept = steps["layer1.w"].clone()
     (slopes,) = autograd_of(method, params)
-    before = params["layer.w"].detach().clone()
+    before = params["layer1.w"].detach().clone()
     method.after_step_(params, method.init(params), steps, AT)
-    assert torch.equal(steps["layer.w"], kept)
-    for w, step, slope, after in zip(before.tolist(), kept.tolist(), slopes.abs().tolist(), params["layer.w"].tolist(), strict=True):
+    assert torch.equal(steps["layer1.w"], kept)
+    for w, step, slope, after in zip(before.tolist(), kept.tolist(), slopes.abs().tolist(), params["layer1.w"].tolist(), strict=True):
 
         def objective(z: float, w: float = w, step: float = step, slope: float = slope) -> float:
             return (z - w) ** 2 / 2 + step * slope * abs(z)
@@ -222,10 +224,10 @@ def test_proximal_step_minimises_the_linearised_objective(method: Method) -> Non
     method=st.sampled_from(PROXIMAL_METHODS),
 )
 def test_proximal_step_shrinks_and_keeps_signs(values: list[float], step: float, method: Method) -> None:
-    params = {"layer.w": nn.Parameter(torch.tensor(values, dtype=torch.float64))}
-    before = params["layer.w"].detach().clone()
-    method.after_step_(params, method.init(params), {"layer.w": torch.full_like(before, step)}, AT)
-    after = params["layer.w"].detach()
+    params = {"layer1.w": nn.Parameter(torch.tensor(values, dtype=torch.float64))}
+    before = params["layer1.w"].detach().clone()
+    method.after_step_(params, method.init(params), {"layer1.w": torch.full_like(before, step)}, AT)
+    after = params["layer1.w"].detach()
     assert bool((after.abs() <= before.abs()).all())
     assert bool((after * before >= 0).all())
     if step == 0:
