@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ellzero.archive.compress import compress
-from ellzero.cli import bench_coders
-from ellzero.cli.bench_coders import OTHERS, Other, coder, missing
+from ellzero.cli import bench_coders, bench_run
+from ellzero.cli.bench_coders import OTHERS, Coder, Other, coder, missing
 from ellzero.cli.main import main
 
 TEXT = b"".join(b"line %d of a text that repeats itself, number %d\n" % (line, line * line) for line in range(40))
@@ -53,6 +53,23 @@ def test_files_story_26_bench_measures_and_names_what_is_missing(
     assert {"picture.png", "picture.svg"} <= {path.name for path in folder.iterdir()}
     assert run("bench", "missing", "--only", "none") == 1
     assert run("bench", "a", "--only", "nothing") == 2
+
+
+def test_files_story_29_only_files_that_were_decoded_are_reported(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    real = bench_run.coder("xz -9e")
+    monkeypatch.setattr(bench_run, "coder", lambda _: Coder(compress=lambda data: real.compress(data)[:10], decompress=lambda _: b"x"))
+    with pytest.raises(ValueError, match="other bytes came back"):
+        bench_run._measure_here("xz -9e", "a")
+    monkeypatch.setattr(bench_run, "coder", lambda _: real)
+    assert bench_run._measure_here("xz -9e", "a")["compressed_bytes"] == len(real.compress(TEXT))
+
+
+def test_files_story_32_who_is_better_stands_above(folder: Path, capsys: pytest.CaptureFixture[str]):
+    Path("a").write_bytes(b"\n".join(b"%032x" % (n * n) for n in range(3)))
+    assert run("bench", "a", "-1", "--only", "bzip2 -9,xz -9e", "-q") == 0
+    rows = capsys.readouterr().out.splitlines()[2:]
+    sizes = [int(row[12:].split()[0].replace(",", "")) for row in rows]
+    assert (len(rows), sizes) == (3, sorted(sizes))
 
 
 def test_a_missing_file_takes_nothing_away_from_the_others(folder: Path, capsys: pytest.CaptureFixture[str]):

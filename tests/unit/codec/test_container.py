@@ -1,10 +1,13 @@
 import io
+import re
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
+import ellzero.codec
 from ellzero.codec.container import ContainerReader, ContainerWriter, Kind, Original, Tally
 from ellzero.codec.errors import FormatError, LimitError
 from ellzero.codec.varint import Cursor, varint
@@ -177,3 +180,12 @@ def test_the_cursor_believes_nothing():
     with pytest.raises(FormatError, match="4 bytes too many"):
         cursor.end()
     assert cursor.rest() == b"rest"
+
+
+def test_files_story_30_no_pickle_is_read():
+    # A pickle runs what is in it. The codec imports neither pickle nor anything of torch, which would.
+    folder = Path(ellzero.codec.__file__).parent
+    imports = re.compile(r"^\s*(?:import|from)\s+(pickle|marshal|shelve|dill|joblib|torch)\b|allow_pickle\s*=\s*True", re.MULTILINE)
+    sources = {path.name: path.read_text(encoding="utf-8") for path in folder.rglob("*.py")}
+    assert len(sources) > 20
+    assert [name for name, text in sources.items() if imports.search(text)] == []
