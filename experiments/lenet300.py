@@ -16,8 +16,6 @@ from typing import Any
 from experiments.commands import FOLDER, Networks, picture
 
 TEST_IMAGES = 10_000
-SIZES = (1650, 1900)
-"""Bytes of a file, everything counted, that runs of `smallest` are to fit into."""
 
 
 def configurations() -> dict[str, Callable[[], Any]]:
@@ -54,8 +52,13 @@ def configurations() -> dict[str, Callable[[], Any]]:
         }
         return replace(base, method=drr(alpha[0]), target=NonZeros(nonzeros), options=options)
 
+    def restarting(recipe: Any) -> Any:
+        # Chosen on validation images with seed 0: 1.72 % where the schedule of alpha moves over all cycles together 2.16 %.
+        return replace(recipe, options={**recipe.options, "cycles": replace(recipe.options["cycles"], restarts=True)})
+
     return {
-        **{f"bytes-{n}": lambda n=n: replace(smallest(), target=Bytes(n)) for n in SIZES},
+        "bytes-1650": lambda: replace(restarting(smallest()), target=Bytes(1650)),
+        "bytes-1900": lambda: replace(smallest(), target=Bytes(1900)),
         "close-4500": lambda: close(4500, 3.5e-5, (3e-5, 1.8e-5), 28_000, 28),
         "close-5000": lambda: close(5000, 4e-5, (3.5e-5, 2e-5), 30_000, 24),
         "close-8000": lambda: close(8000, 3e-5, (2e-5, 1e-5), 40_000, 20),

@@ -161,9 +161,11 @@ def test_a_picture_is_written_both_ways(tmp_path: Path):
     assert "<svg" in (tmp_path / "drawn.svg").read_text()
 
 
-def test_configurations_by_bytes_differ_in_their_target_alone():
+def test_the_smaller_file_restarts_the_schedule_in_each_cycle():
     found = lenet300.configurations()
-    assert found["bytes-1650"]() == replace(found["bytes-1900"](), target=Bytes(1650))
+    smaller = found["bytes-1650"]()
+    assert smaller.target == Bytes(1650)
+    assert smaller.options["cycles"] == replace(found["bytes-1900"]().options["cycles"], restarts=True)
 
 
 def test_configurations_that_the_documents_name_exist():
