@@ -195,6 +195,7 @@ def test_a_damaged_file_is_one_line_and_leaves_nothing(
         assert main(words) == 1
         told = capsys.readouterr()
         assert told.err.startswith("ellzero: ")
+        assert str(path) in told.err
         assert told.err.count("\n") == 1
         assert told.out == ""
     assert [file.name for file in tmp_path.iterdir()] == ["net.l0"]
@@ -243,3 +244,46 @@ def test_standard_streams(tensors: dict[str, Tensor], tmp_path: Path):
     unpacked = in_child("unpack", "-", folder=tmp_path, data=packed.stdout)
     assert unpacked.returncode == 0, unpacked.stderr
     assert same(safetensors.torch.load(unpacked.stdout), tensors)
+
+
+def test_standard_streams_and_pipes_are_read_where_they_can_be(tensors: dict[str, Tensor], tmp_path: Path):
+    lz.save_file(tensors, tmp_path / "net.l0")
+    packed = (tmp_path / "net.l0").read_bytes()
+    safetensors.torch.save_file(tensors, tmp_path / "net.safetensors")
+    for name in ("-", "/dev/stdin"):
+        shown = in_child("inspect", "--json", name, folder=tmp_path, data=packed)
+        assert shown.returncode == 0, shown.stderr
+        found = json.loads(shown.stdout)
+        assert found["file_bytes"] == len(packed) == sum(found["bytes"]["groups"]) + found["bytes"]["frame"]
+        refused = in_child("pack", name, "-o", "out.l0", folder=tmp_path, data=(tmp_path / "net.safetensors").read_bytes())
+        assert refused.returncode == 1
+        assert refused.stderr.count(b"\n") == 1
+        assert b"read from files" in refused.stderr
+    assert not (tmp_path / "out.l0").exists()
+    unpacked = in_child("unpack", "/dev/stdin", folder=tmp_path, data=packed)
+    assert unpacked.returncode == 0, unpacked.stderr
+    assert same(safetensors.torch.load(unpacked.stdout), tensors)
+    assert in_child("test", "/dev/stdin", folder=tmp_path, data=packed).returncode == 0
+
+
+def test_what_is_held_is_bounded_together_where_it_is_held_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    lz.save_file({f"{index}": torch.full((1 << 20,), float(index)) for index in range(8)}, tmp_path / "net.l0")
+    assert (tmp_path / "net.l0").stat().st_size < 200
+    for name, size, status in (("a.pt", "31M", 1), ("b.pt", "32MiB", 0), ("c.safetensors", "4M", 0), ("d.safetensors", "4194303", 1)):
+        assert main(["unpack", str(tmp_path / "net.l0"), "-o", str(tmp_path / name), "--max-size", size]) == status
+        told = capsys.readouterr().err
+        assert told.count("\n") == 1
+        assert (tmp_path / name).exists() == (status == 0)
+        if status:
+            assert str(tmp_path / "net.l0") in told
+            assert "limit" in told
+    assert main(["inspect", str(tmp_path / "net.l0"), "--max-size", "4k"]) == 1
+    assert str(tmp_path / "net.l0") in capsys.readouterr().err
+    assert main(["inspect", str(tmp_path / "net.l0"), "--max-size", "4 apples"]) == 2
+
+
+def test_a_folder_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    for command in ("unpack", "inspect", "test"):
+        assert main([command, "."]) == 1
+        assert ". is a folder: name a file" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Writes tensors to a network file, moved to a grid on the way, and counts them. Needs no torch."""
+"""Writes tensors to a network file, moved to a grid on the way, and counts them, in either direction. Needs no torch."""
 
 import math
 from collections.abc import Collection, Iterable, Iterator
@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ellzero.archive.grids import Quantiser
+from ellzero.codec.errors import LimitError
 from ellzero.codec.network.dtypes import DType, Reading
-from ellzero.codec.network.format import write_network
+from ellzero.codec.network.format import accept_all, write_network
 from ellzero.codec.network.grids import roundable
-from ellzero.codec.network.tensors import Entry, Exact, Quantised, Tied
+from ellzero.codec.network.group import Accept
+from ellzero.codec.network.tensors import Description, Entry, Exact, Quantised, Tied
 from ellzero.codec.streams import Sink
 
 
@@ -69,6 +71,30 @@ def write_entries(file: Sink, entries: Iterable[Entry], quantise: Quantiser | No
 
     size = write_network(file, counted())
     return Report(**counts, sparse_bytes=4 * counts["nonzeros"], file_bytes=size)
+
+
+class Budget:
+    """Accepts tensors that are read as long as all of them together take no more bytes than they may.
+
+    Args:
+        max_size: those bytes.
+        refusal: what to say of more.
+        accept: is asked first.
+    """
+
+    def __init__(self, max_size: int, refusal: str, accept: Accept = accept_all) -> None:
+        self._left, self._refusal, self._accept = max_size, refusal, accept
+
+    def __call__(self, description: Description) -> None:
+        """Takes a tensor's bytes off what is left.
+
+        Raises:
+            LimitError: there are too few.
+        """
+        self._accept(description)
+        self._left -= math.prod(description.shape) * description.dtype.num_bytes
+        if self._left < 0:
+            raise LimitError(self._refusal)
 
 
 def quantised(entry: Exact, quantiser: Quantiser) -> Exact | Quantised:

@@ -7,9 +7,9 @@ from typing import BinaryIO, TypeVar
 
 from torch import Tensor, nn
 
+from ellzero.archive.entries import Budget
 from ellzero.archive.torch_tensors import to_torch
 from ellzero.codec.container import DEFAULT_LIMIT
-from ellzero.codec.errors import LimitError
 from ellzero.codec.network.format import accept_all, read_network
 from ellzero.codec.network.group import Accept
 from ellzero.codec.network.tensors import Description, Tied
@@ -128,18 +128,7 @@ def load_model(model: ModelT, path: str | os.PathLike[str], *, strict: bool = Tr
 
 
 def _load(path: str | os.PathLike[str], max_size: int, accept: Accept) -> dict[str, Tensor]:
-    left = max_size
-
-    def limited(description: Description) -> None:
-        nonlocal left
-        accept(description)
-        numbers = 1
-        for size in description.shape:
-            numbers *= size
-        left -= numbers * description.dtype.num_bytes
-        if left < 0:
-            raise LimitError(f"{os.fspath(path)} takes more than {max_size} bytes: raise max_size")
-
+    limited = Budget(max_size, f"{os.fspath(path)} takes more than {max_size} bytes: raise max_size", accept)
     tensors: dict[str, Tensor] = {}
     with open(path, "rb") as file:
         for entry in read_network(file, max_bytes=max_size, accept=limited):

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ellzero.archive.checkpoints import CHECKPOINTS, write_checkpoint
-from ellzero.archive.entries import Report, nonzeros, write_entries
+from ellzero.archive.entries import Budget, Report, nonzeros, write_entries
 from ellzero.archive.grids import Quantiser
 from ellzero.archive.safetensors_files import write_safetensors
 from ellzero.archive.sources import tensors_of
 from ellzero.codec.container import DEFAULT_LIMIT, ContainerReader, Kind
-from ellzero.codec.network.format import GROUP_SECTION, read_network
+from ellzero.codec.network.format import checked_groups, decode_network, read_network
 from ellzero.codec.network.tensors import Tied
-from ellzero.codec.streams import Sink
+from ellzero.codec.streams import Sink, Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,20 +62,38 @@ def unpack(file: BinaryIO, output: BinaryIO, *, suffix: str, max_size: int = DEF
         file: a network file.
         output: where to.
         suffix: of the output: a checkpoint of torch for one of `CHECKPOINTS`, else safetensors.
-        max_size: the most bytes that one tensor may take.
+        max_size: the most bytes that may be held in memory: one tensor, or for a checkpoint all together.
 
     Returns:
         The number of tensors.
 
     Raises:
         FormatError: the file is damaged, or holds no network.
+        LimitError: it takes more than `max_size`.
     """
-    entries = read_network(file, max_bytes=max_size)
-    return write_checkpoint(output, entries) if suffix in CHECKPOINTS else write_safetensors(output, entries)
+    if suffix not in CHECKPOINTS:
+        return write_safetensors(output, read_network(file, max_bytes=max_size))
+    refusal = f"all tensors together take more than the limit of {max_size} bytes: raise it, or unpack to .safetensors, one after the other"
+    return write_checkpoint(output, read_network(file, max_bytes=max_size, accept=Budget(max_size, refusal)))
 
 
-def layers(file: BinaryIO, *, max_size: int = DEFAULT_LIMIT) -> Iterator[Layer]:
-    """Decodes a network file and describes its tensors, one at a time.
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What a network file holds, and where its bytes go.
+
+    Attributes:
+        layers: the tensors.
+        group_bytes: of each group of tensors.
+        file_bytes: of the whole file.
+    """
+
+    layers: list[Layer]
+    group_bytes: list[int]
+    file_bytes: int
+
+
+def contents(file: Source, *, max_size: int = DEFAULT_LIMIT) -> Contents:
+    """Decodes a network file from front to back, one tensor in memory at a time, and describes it.
 
     Args:
         file: a network file.
@@ -83,9 +101,19 @@ def layers(file: BinaryIO, *, max_size: int = DEFAULT_LIMIT) -> Iterator[Layer]:
 
     Raises:
         FormatError: the file is damaged, or holds no network.
+        LimitError: a tensor takes more than `max_size`.
     """
+    reader = ContainerReader(file, max_section=max_size)
+    reader.expect(Kind.NETWORK)
+    sizes: list[int] = []
+
+    def groups() -> Iterator[bytes]:
+        for group in checked_groups(reader):
+            sizes.append(len(group))
+            yield group
+
     known: dict[str, Layer] = {}
-    for entry in read_network(file, max_bytes=max_size):
+    for entry in decode_network(groups(), max_bytes=max_size):
         if isinstance(entry, Tied):
             known[entry.name] = replace(known[entry.of], name=entry.name, tied_to=entry.of, coded_bytes=0)
         else:
@@ -97,15 +125,4 @@ def layers(file: BinaryIO, *, max_size: int = DEFAULT_LIMIT) -> Iterator[Layer]:
                 tied_to=None,
                 coded_bytes=entry.coded_bytes or 0,
             )
-        yield known[entry.name]
-
-
-def group_bytes(file: BinaryIO) -> list[int]:
-    """Lists the sizes of the groups of tensors in a network file, in bytes, after its check has held.
-
-    Raises:
-        FormatError: the file is damaged, or holds no network.
-    """
-    reader = ContainerReader(file)
-    reader.expect(Kind.NETWORK)
-    return [len(section.payload) for section in reader.sections((GROUP_SECTION,))]
+    return Contents(layers=list(known.values()), group_bytes=sizes, file_bytes=reader.position)

@@ -14,11 +14,11 @@ class Inspect:
     """Shows what a network file holds: tensors with their shapes and densities, and where its bytes go."""
 
     file: tyro.conf.Positional[Path]
-    """The .l0 file."""
+    """The .l0 file, or - for standard input."""
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
     """Print JSON."""
-    max_size: int = 1 << 30
-    """The most bytes that one tensor may take in memory."""
+    max_size: Annotated[str, tyro.conf.arg(metavar="BYTES")] = "1G"
+    """The most bytes that one tensor may take in memory; K, M and G after a number are powers of 1024."""
 
     def run(self) -> None:
         """Runs the command.
@@ -27,14 +27,15 @@ class Inspect:
             ValueError: the file is damaged, or holds no network.
             OSError: the file is missing or cannot be read.
         """
-        from ellzero.archive.pack import group_bytes, layers
+        from ellzero.archive.pack import contents
+        from ellzero.cli.arguments import num_bytes
+        from ellzero.cli.several import naming
         from ellzero.manners import open_input
 
-        with open_input(self.file, terminal=False) as file:
-            groups = group_bytes(file)
-            file.seek(0)
-            found = list(layers(file, max_size=self.max_size))
-        size = self.file.stat().st_size
+        max_size = num_bytes(self.max_size)
+        with naming(self.file), open_input(self.file, terminal=False) as file:
+            read = contents(file, max_size=max_size)
+        groups, found, size = read.group_bytes, read.layers, read.file_bytes
         own = [layer for layer in found if layer.tied_to is None]
         numbers = sum(math.prod(layer.shape) for layer in own)
         nonzeros = sum(layer.nonzeros for layer in own)

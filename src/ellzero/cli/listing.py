@@ -157,11 +157,11 @@ def _look_at_data(path: Path, file: BinaryIO) -> Data:
 
 
 def _look_at_network(path: Path, file: BinaryIO) -> Network:
-    from ellzero.archive.pack import layers
+    from ellzero.archive.pack import contents
     from ellzero.codec.container import VERSION
     from ellzero.codec.network.dtypes import DType
 
-    found = list(layers(file))
+    found = contents(file).layers
     own = [layer for layer in found if layer.tied_to is None]
     scalars = sum(math.prod(layer.shape) for layer in own)
     dense = sum(math.prod(layer.shape) * DType(layer.dtype).num_bytes for layer in own)

@@ -191,8 +191,9 @@ class Unpack:
     """The .l0 file, or - for standard input."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None
     """The file to write, or - for standard output; by default the name of the input with the ending .safetensors."""
-    max_size: int = 1 << 30
-    """The most bytes that one tensor may take in memory."""
+    max_size: Annotated[str, tyro.conf.arg(metavar="BYTES")] = "1G"
+    """The most bytes that may be held in memory: one tensor, or for a checkpoint all of them; K, M and G after a number are powers of
+    1024."""
     force: Annotated[bool, tyro.conf.arg(aliases=["-f"])] = False
     """Overwrite a file that exists, and write to a terminal."""
     quiet: Annotated[bool, tyro.conf.arg(aliases=["-q"])] = False
@@ -206,19 +207,23 @@ class Unpack:
             OSError: a file is missing, in the way, or cannot be written.
         """
         from ellzero.archive.pack import unpack
+        from ellzero.cli.arguments import num_bytes
         from ellzero.cli.messages import say
+        from ellzero.cli.several import naming
         from ellzero.manners import open_input, open_output
 
-        output = self.output
-        if output is None:
-            if str(self.file) == STANDARD:
-                output = Path(STANDARD)
-            else:
-                output = self.file.with_name(self.file.name.removesuffix(SUFFIX) + ".safetensors")
-        with open_input(self.file, terminal=False) as file, open_output(output, source=self.file, force=self.force) as target:
-            tensors = unpack(file, target, suffix=output.suffix, max_size=self.max_size)
+        max_size = num_bytes(self.max_size)
+        with naming(self.file), open_input(self.file, terminal=False) as file:
+            output = self.output if self.output is not None else self._default_output()
+            with open_output(output, source=self.file, force=self.force) as target:
+                tensors = unpack(file, target, suffix=output.suffix, max_size=max_size)
         if not self.quiet:
             say(f"{self.file} -> {output}: {tensors} tensors")
+
+    def _default_output(self) -> Path:
+        if str(self.file) == STANDARD or not self.file.is_file():
+            return Path(STANDARD)
+        return self.file.with_name(self.file.name.removesuffix(SUFFIX) + ".safetensors")
 
 
 def default_output(network: Path, moved: str | None = None) -> Path:

@@ -1,10 +1,11 @@
 """One job for each of several files, of which a bad one does not stop the others."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from ellzero.cli.messages import say
-from ellzero.codec.errors import LimitError
+from ellzero.codec.errors import FormatError, LimitError
 from ellzero.manners import STANDARD
 
 
@@ -28,6 +29,17 @@ def each(files: Sequence[Path], job: Callable[[Path], None]) -> int:
             if isinstance(error.__context__, BrokenPipeError):
                 break  # Nobody reads what the other files would give.
     return status
+
+
+@contextmanager
+def naming(file: Path) -> Generator[None]:
+    """Says of which file something is wrong, where that has not been said."""
+    try:
+        yield
+    except FormatError as error:
+        if shown(file) in str(error):
+            raise
+        raise type(error)(f"{shown(file)}: {error}") from error
 
 
 def shown(file: Path) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from ellzero.codec.container import DEFAULT_LIMIT, ContainerReader, ContainerWriter, Kind
 from ellzero.codec.errors import FormatError
 from ellzero.codec.network.coder import Coder
-from ellzero.codec.network.group import Accept, Group
+from ellzero.codec.network.group import Accept, Group, Names
 from ellzero.codec.network.tensors import Description, Entry, Exact, Tied, check_entries
 from ellzero.codec.streams import Sink, Source
 
@@ -30,7 +30,7 @@ def encode_network(entries: Iterable[Entry]) -> Iterator[bytes]:
     Raises:
         ValueError: an entry that does not fit; see `check_entries`.
     """
-    names: list[str] = []
+    names = Names()
     coder, group, cells, characters = Coder(), None, 0, 0
     for entry in check_entries(entries):
         size = 0 if isinstance(entry, Tied) else (entry.words if isinstance(entry, Exact) else entry.levels).size
@@ -64,7 +64,7 @@ def decode_network(groups: Iterable[bytes], *, max_bytes: int = DEFAULT_LIMIT, a
         FormatError: the groups are damaged.
         LimitError: a tensor is larger than `max_bytes`.
     """
-    names: list[str] = []
+    names = Names()
     for message in groups:
         coder = Coder(message)
         yield from Group(coder, names).decode(max_bytes, accept)
@@ -103,11 +103,18 @@ def read_network(file: Source, *, max_bytes: int = DEFAULT_LIMIT, accept: Accept
     """
     reader = ContainerReader(file, max_section=max_bytes)
     reader.expect(Kind.NETWORK)
-    yield from decode_network(_checked(reader), max_bytes=max_bytes, accept=accept)
+    yield from decode_network(checked_groups(reader), max_bytes=max_bytes, accept=accept)
 
 
-def _checked(reader: ContainerReader) -> Iterator[bytes]:
-    """Passes groups on one late: the last after the end of the file, whose check covers it."""
+def checked_groups(reader: ContainerReader) -> Iterator[bytes]:
+    """Reads the groups of a network file, each one late: the last comes after the end of the file, whose check covers it.
+
+    Args:
+        reader: at the beginning of the sections.
+
+    Raises:
+        FormatError, LimitError: as in `ContainerReader.sections`.
+    """
     held: bytes | None = None
     for section in reader.sections((GROUP_SECTION,)):
         if held is not None:

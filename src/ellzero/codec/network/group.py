@@ -27,6 +27,33 @@ _KIND, _BACK, _DTYPE, _WIDTH, _MODEL, _TOP, _LOW_ZEROS, _STEPS, _NEW_RATIO = 0, 
 Accept = Callable[[Description], None]
 
 
+class Names:
+    """The names of a network's tensors in their order, each of which is found at once among however many."""
+
+    def __init__(self) -> None:
+        self._order: list[str] = []
+        self._places: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
+    def add(self, name: str) -> None:
+        """Adds a name that is not there."""
+        self._places[name] = len(self._order)
+        self._order.append(name)
+
+    def place(self, name: str) -> int:
+        """Returns how many names came before a name."""
+        return self._places[name]
+
+    def latest(self, back: int) -> str:
+        """Returns the name after which `back` others came."""
+        return self._order[-1 - back]
+
+
 class Group:
     """Codes the tensors of a group one after the other.
 
@@ -35,7 +62,7 @@ class Group:
         names: of all tensors of the network before this group; grows.
     """
 
-    def __init__(self, coder: Coder, names: list[str]) -> None:
+    def __init__(self, coder: Coder, names: "Names") -> None:
         self._coder = coder
         self._names = names
         self._models: dict[int, tuple[Model, int]] = {}
@@ -50,8 +77,8 @@ class Group:
         if isinstance(entry, Tied):
             coder.number(_KIND, _TIED)
             coder.name(entry.name)
-            coder.number(_BACK, len(self._names) - 1 - self._names.index(entry.of))
-            self._names.append(entry.name)
+            coder.number(_BACK, len(self._names) - 1 - self._names.place(entry.of))
+            self._names.add(entry.name)
             return
         constant = isinstance(entry, Exact) and entry.words.size > 1 and bool((entry.words == entry.words[0]).all())
         kind = (_CONSTANT if constant else _EXACT) if isinstance(entry, Exact) else _UNIFORM
@@ -74,7 +101,7 @@ class Group:
         else:
             self._encode_grid(entry)
             self._code_quantised(model, form, entry.levels.reshape(-1).astype(np.int32), isinstance(entry.grid, Logarithmic))
-        self._names.append(entry.name)
+        self._names.add(entry.name)
 
     def end(self) -> None:
         """Ends the group."""
@@ -89,8 +116,8 @@ class Group:
                 raise FormatError(f"two tensors are called {name!r}: the file is damaged")
             if kind == _TIED:
                 back = coder.number(_BACK, below=len(self._names), what="the tensor that another is tied to")
-                of = self._names[-1 - back]
-                self._names.append(name)
+                of = self._names.latest(back)
+                self._names.add(name)
                 yield Tied(name=name, of=of)
                 continue
             dtype = tuple(DType)[coder.number(_DTYPE, below=len(DType), what="a data type")]
@@ -124,7 +151,7 @@ class Group:
                     words = worth(levels, grid, dtype, form.rows)
                 except ValueError as error:
                     raise FormatError(f"the tensor {name!r}: {error}") from error
-            self._names.append(name)
+            self._names.add(name)
             yield Exact(name=name, dtype=dtype, shape=shape, words=words, coded_bytes=coder.position - before)
 
     def _model_number(self, entry: Exact | Quantised, form: Form) -> int:

@@ -11,6 +11,7 @@ from ellzero.codec.network.dtypes import DType, Words, dtype_of
 from ellzero.codec.network.grids import MAX_LOGARITHMIC_LEVEL, MAX_UNIFORM_LEVEL, Grid, Uniform, roundable
 
 MAX_DIMENSIONS = 32
+MAX_NAME_BYTES = 4095
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,21 +118,25 @@ def check_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
     """Passes entries on, each checked against those before it.
 
     Raises:
-        ValueError: a name twice or with the character NUL, a shape that does not fit, a tie to no earlier tensor, levels that their grid
-            has not.
+        ValueError: a name twice, too long or with the character NUL, a shape that does not fit, a tie to no earlier tensor, levels that
+            their grid has not.
     """
     seen: set[str] = set()
+    own: set[str] = set()
     for entry in entries:
         if entry.name in seen:
             raise ValueError(f"two tensors are called {entry.name!r}; names are unique")
+        if len(entry.name.encode()) > MAX_NAME_BYTES:
+            raise ValueError(f"the name {entry.name[:40]!r}... has {len(entry.name.encode())} bytes, at most {MAX_NAME_BYTES}: rename it")
+        seen.add(entry.name)
         if "\0" in entry.name:
             raise ValueError(f"the name {entry.name!r} has the character NUL; rename it")
         if isinstance(entry, Tied):
-            if entry.of not in seen:
+            if entry.of not in own:
                 raise ValueError(f"{entry.name!r} is tied to {entry.of!r}, which does not come before it")
         else:
             _check_size(entry)
-            seen.add(entry.name)
+            own.add(entry.name)
         yield entry
 
 

@@ -23,6 +23,7 @@ from ellzero.codec.network import matrix, words
 from ellzero.codec.network.dtypes import DType
 from ellzero.codec.network.format import GROUP_SECTION, decode_network, encode_network, read_network
 from ellzero.codec.network.grids import Logarithmic, Uniform
+from ellzero.codec.network.group import Names
 from ellzero.codec.network.tensors import Description, Entry, Exact, Quantised, Tied, exact
 
 shapes = arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=6)
@@ -178,6 +179,8 @@ def test_a_tensor_above_the_limit_is_refused():
     [
         ([exact("a", np.float32(1)), exact("a", np.float32(2))], "two tensors"),
         ([exact("a\0b", np.float32(1))], "NUL"),
+        ([exact("a", np.float32(1)), Tied(name="b", of="a"), Tied(name="b", of="a")], "two tensors"),
+        ([exact("ä" * 2048, np.float32(1))], "has 4096 bytes, at most 4095"),
         ([Tied(name="a", of="b")], "does not come before"),
         ([Exact(name="a", dtype=DType.F32, shape=(3,), words=np.zeros(2, np.uint32))], "2 words"),
         ([Quantised(name="a", dtype=DType.I8, shape=(1,), levels=np.ones(1, np.int32), grid=Uniform(steps=(1.0,)))], "cannot be quantised"),
@@ -187,6 +190,32 @@ def test_a_tensor_above_the_limit_is_refused():
 def test_what_cannot_be_stored_is_refused(entries: list[Entry], message: str):
     with pytest.raises(ValueError, match=message):
         written(entries)
+
+
+def test_names_are_found_without_comparing_them_with_all_others():
+    compared = 0
+
+    class Name(str):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    names = Names()
+    for index in range(1000):
+        assert Name(index) not in names
+        names.add(Name(index))
+    assert [names.place(Name(index)) for index in range(1000)] == list(range(1000))
+    assert [names.latest(index) for index in (0, 999)] == ["999", "0"]
+    assert len(names) == 1000
+    assert compared < 10_000
+
+
+def test_a_name_of_the_most_bytes_comes_back():
+    entries: list[Entry] = [exact("n" * 4095, np.float32(1)), exact("m" * 4095, np.float32(2))]
+    assert [tensor.name for tensor in read(written(entries))] == ["n" * 4095, "m" * 4095]
 
 
 def test_damaged_groups_decode_to_an_error_or_to_other_tensors_and_nothing_else():
