@@ -250,3 +250,16 @@ def test_what_is_no_tensor_is_refused_by_name_and_leaves_no_file(tmp_path: Path)
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert "TypeError: w is ndarray, not a tensor" in run.stderr
     assert not list(tmp_path.iterdir())
+
+
+class Extra(nn.Linear):
+    def get_extra_state(self) -> dict[str, int]:
+        return {"scale": 3}
+
+
+def test_state_that_is_no_tensor_is_refused_by_name_and_leaves_no_file(tmp_path: Path):
+    with pytest.raises(TypeError, match="_extra_state is dict, not a tensor"):
+        save_model(Extra(3, 2), tmp_path / "a.l0")
+    with pytest.raises(TypeError, match="'weight' is a tensor on the meta device"):
+        save_model(nn.Linear(3, 2, device="meta"), tmp_path / "a.l0")
+    assert not list(tmp_path.iterdir())
