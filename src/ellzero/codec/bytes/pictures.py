@@ -17,7 +17,6 @@ from ellzero.codec.bytes.state import (
     VALUES,
     Model,
 )
-from ellzero.codec.bytes.tables import Whole
 from ellzero.codec.bytes.transforms import LONGEST_STRIDE
 from ellzero.codec.jit import inlined
 
@@ -69,7 +68,7 @@ def _costs(values: NDArray[np.int16], lags: NDArray[np.int64]) -> NDArray[np.int
 
 
 @inlined
-def clip(value: Whole) -> np.int64:
+def clip(value: np.int64) -> np.int64:
     """Returns the byte that is nearest to a number."""
     return min(max(value, np.int64(0)), np.int64(255))
 
