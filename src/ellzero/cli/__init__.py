@@ -1,5 +1,12 @@
 """The command line: `ellzero COMMAND ...`; `ellzero COMMAND --help` lists a command's options."""
 
-from ellzero.cli.main import main
+import sys
+
+try:
+    from ellzero.cli.main import main
+except KeyboardInterrupt:
+    # Ctrl-C while it starts.
+    print("ellzero: interrupted", file=sys.stderr)
+    sys.exit(130)
 
 __all__ = ["main"]

@@ -9,6 +9,7 @@ import tyro
 
 from ellzero import __version__
 from ellzero.cli.arguments import UsageError, arrange
+from ellzero.cli.streams import flushed, stand_in_for_closed_streams
 
 # Commands whose arguments are typed as those of xz are, and where each is. No other's are read, which takes a while.
 _OF_FILES = {
@@ -49,16 +50,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
     """
-    words = sys.argv[1:] if arguments is None else arguments
-    if list(words) in (["--version"], ["-V"]):
-        print(f"ellzero {__version__}")
-        return 0
-    command = parse(words)
+    stand_in_for_closed_streams()
     try:
-        return command.run() or 0
+        with flushed():
+            return _run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt as interrupt:
         print(f"ellzero: {interrupt}" if str(interrupt) else "ellzero: interrupted", file=sys.stderr)
         return 130
     except (ValueError, TypeError, OSError, ImportError) as error:
         print(f"ellzero: {' '.join(str(error).split())}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+
+
+def _run(words: Sequence[str]) -> int:
+    if list(words) in (["--version"], ["-V"]):
+        print(f"ellzero {__version__}")
+        return 0
+    return parse(words).run() or 0
