@@ -78,3 +78,23 @@ def test_l0_says_what_its_own_options_are(capsys: pytest.CaptureFixture[str]):
     assert l0(["--help"]) == 0
     said = capsys.readouterr().out
     assert all(option in said for option in ("-d, --decompress", "-t, --test", "-l, --list", "-z, --compress"))
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="names are UTF-8 there")
+def test_a_name_that_is_no_text_is_listed_as_it_is(tmp_path: Path):
+    name = b"caf\xe9.l0"
+    with open(os.fsencode(tmp_path) + b"/" + name, "wb") as file:
+        file.write(compress(b"some text", level=1))
+    words = [*MODULE, "list", name]
+    environ = environment() | {"PYTHONIOENCODING": "utf-8:strict", "COLUMNS": "200"}
+    done = subprocess.run(words, cwd=tmp_path, env=environ, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"caf\xe9" in done.stdout
+
+
+def test_a_pipe_has_no_name_to_call_the_output_after(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    status, out, said = shell("ellzero compress pipe", tmp_path)
+    assert (status, out) == (1, b"")
+    assert said == b"ellzero: pipe is no regular file: name its output with -o, or write to standard output with -c\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]

@@ -84,7 +84,7 @@ def compress_file(source: Path, options: Compress, memory: int | None) -> None:
     """
     if source.suffix == SUFFIX and not options.force:
         raise FileError(f"{source} ends in {SUFFIX} already: -f compresses it once more")
-    output = _output(source, options) or source.with_name(source.name + SUFFIX)
+    output = _output(source, options) or _archive_name(source)
     started = time.monotonic()
     with (
         _removing(source, output, options) as removable,
@@ -261,6 +261,12 @@ def _output(source: Path, options: Compress | Decompress) -> Path | None:
     if to_standard(options) or (str(source) == STANDARD and options.output is None):
         return Path(STANDARD)
     return options.output
+
+
+def _archive_name(source: Path) -> Path:
+    if source.exists() and not (source.is_file() or source.is_dir()):
+        raise FileError(f"{source} is no regular file: name its output with -o, or write to standard output with -c")
+    return source.with_name(source.name + SUFFIX)
 
 
 def _original_name(source: Path) -> Path:

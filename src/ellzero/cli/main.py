@@ -9,7 +9,7 @@ import tyro
 
 from ellzero import __version__
 from ellzero.cli.arguments import UsageError, arrange
-from ellzero.cli.streams import flushed, stand_in_for_closed_streams
+from ellzero.cli.streams import flushed, prepare_streams
 
 # Commands whose arguments are typed as those of xz are, and where each is. No other's are read, which takes a while.
 _OF_FILES = {
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
     """
-    stand_in_for_closed_streams()
+    prepare_streams()
     try:
         with flushed():
             return _run(sys.argv[1:] if arguments is None else arguments)

@@ -29,8 +29,11 @@ class _Closed(io.RawIOBase):
         raise FileError(f"{self._name} is closed: redirect it, or name a file with -o")
 
 
-def stand_in_for_closed_streams() -> None:
-    """Puts something where standard streams are closed, so that no file is opened under their numbers; messages go nowhere."""
+def prepare_streams() -> None:
+    """Lets standard output print any name of a file, and puts something where standard streams are closed.
+
+    So no file is opened under their numbers; messages go nowhere.
+    """
     # Python leaves None where a stream is closed.
     streams = cast(list[Any], [sys.stdin, sys.stdout, sys.stderr])
     for number in range(3):
@@ -43,6 +46,9 @@ def stand_in_for_closed_streams() -> None:
         sys.stdin = io.TextIOWrapper(io.BufferedReader(_Closed("standard input")))
     if streams[1] is None:
         sys.stdout = io.TextIOWrapper(cast(Any, _Closed("standard output")), write_through=True)
+    if isinstance(streams[1], io.TextIOWrapper) and streams[1].errors == "strict":
+        # A name that is no UTF-8 is printed as it is on disk.
+        streams[1].reconfigure(errors="surrogateescape")
     if streams[2] is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # as long as the process
 
