@@ -227,6 +227,16 @@ def test_a_lossless_file_is_checked_against_an_architecture_and_keeps_its_types(
     assert "which lenet-300-100 lacks" in capsys.readouterr().err
 
 
+def assert_refused(words: list[str], status: int, said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pack", "net.safetensors", *words]) == status
+    told = capsys.readouterr()
+    assert said in told.err
+    assert told.err.startswith("ellzero: ")
+    assert told.err.count("\n") == 1
+    assert told.out == ""
+    assert not (folder / "net.l0").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -248,13 +258,7 @@ def test_a_lossless_file_is_checked_against_an_architecture_and_keeps_its_types(
 def test_what_is_wrong_is_one_line_and_nothing_is_written(
     words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["pack", "net.safetensors", *words]) == 1
-    told = capsys.readouterr()
-    assert said in told.err
-    assert told.err.startswith("ellzero: ")
-    assert told.err.count("\n") == 1
-    assert told.out == ""
-    assert not (folder / "net.l0").exists()
+    assert_refused(words, 1, said, folder, capsys)
 
 
 @pytest.mark.parametrize(
@@ -280,10 +284,4 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(
 def test_wrong_usage_is_one_line_and_a_status_of_its_own(
     words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["pack", "net.safetensors", *words]) == 2
-    told = capsys.readouterr()
-    assert said in told.err
-    assert told.err.startswith("ellzero: ")
-    assert told.err.count("\n") == 1
-    assert told.out == ""
-    assert not (folder / "net.l0").exists()
+    assert_refused(words, 2, said, folder, capsys)

@@ -12,7 +12,7 @@ from ellzero.archive.grids import LogGrid
 from ellzero.codec.network.grids import Logarithmic
 from ellzero.pruning.channels import Through
 from ellzero.pruning.fold import check_equal, named_tensors, outputs
-from ellzero.pruning.known import AVG_POOLS, CONVOLUTIONS, DROPOUTS, MAX_POOLS, copied
+from ellzero.pruning.known import AVG_POOLS, CONVOLUTIONS, DROPOUTS, MAX_POOLS, copied, name_of
 from ellzero.pruning.layers import Dense
 from ellzero.pruning.rules import Analysis
 from ellzero.pruning.trace import RefusedError
@@ -113,7 +113,7 @@ def _require_homogeneous(analysis: Analysis) -> None:
             if not isinstance(module, _MODULES) or isinstance(module, (nn.AlphaDropout, nn.FeatureAlphaDropout)):
                 raise RefusedError(f"{node.target} ({type(module).__name__}) lets no factor pass: its units have to keep their scale")
         elif node.op in ("call_function", "call_method"):
-            name = getattr(node.target, "__name__", str(node.target))
+            name = name_of(node)
             if not name.startswith(_FUNCTIONS) or "alpha" in name:
                 raise RefusedError(f"{name} lets no factor pass, or is not known to: its units have to keep their scale")
     for operation in analysis.operations:

@@ -85,7 +85,7 @@ def _place(name: str, given: Any, base: int, size: int) -> Place:
     return place
 
 
-def read_tensor(file: BinaryIO, place: Place, *, image_width: int = 0) -> Exact:
+def read_tensor(file: BinaryIO, place: Place) -> Exact:
     """Reads one tensor.
 
     Raises:
@@ -96,7 +96,7 @@ def read_tensor(file: BinaryIO, place: Place, *, image_width: int = 0) -> Exact:
     if file.readinto(data) != place.num_bytes:  # type: ignore[attr-defined]  # files and BytesIO have it, their protocol does not
         raise ValueError(f"the file ends within {place.name!r}")
     words = np.frombuffer(data, place.dtype.word_type)
-    return Exact(name=place.name, dtype=place.dtype, shape=place.shape, words=words, image_width=image_width)
+    return Exact(name=place.name, dtype=place.dtype, shape=place.shape, words=words)
 
 
 def write_safetensors(file: BinaryIO, entries: Iterable[Exact | Tied], *, folder: Path | None = None) -> int:

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -127,31 +127,27 @@ def _all_tensors(path: Path) -> Iterator[Exact]:
     first = True
     for file, promised in source.parts.items():
         held: set[str] = set()
-        for entry in _checkpoint(file, first) if file.suffix in CHECKPOINTS else _safetensors(file, first):
+        for entry in _checkpoint(file) if file.suffix in CHECKPOINTS else _safetensors(file):
+            width = image_width(entry.name, entry.shape) if first else 0
             first = first and len(entry.shape) < 2
             held.add(entry.name)
-            yield entry
+            yield replace(entry, image_width=width)
         if promised - held:
             raise ValueError(f"{source.named} says that {file.name} holds {min(promised - held)!r}, which it lacks: get both again")
 
 
-def _safetensors(path: Path, first: bool) -> Iterator[Exact]:
-    """Reads the tensors of one file; `first` says whether its first weight is the network's."""
+def _safetensors(path: Path) -> Iterator[Exact]:
     with open(path, "rb") as file:
         for place in read_header(file, path)[0]:
-            width = image_width(place.name, place.shape) if first else 0
-            first = first and len(place.shape) < 2
-            yield read_tensor(file, place, image_width=width)
+            yield read_tensor(file, place)
 
 
-def _checkpoint(path: Path, first: bool) -> Iterator[Exact]:
+def _checkpoint(path: Path) -> Iterator[Exact]:
     state = read_checkpoint(path)
     from ellzero.archive.torch_tensors import from_torch
 
     for name, tensor in state.items():
-        width = image_width(name, tuple(tensor.shape)) if first else 0
-        first = first and tensor.ndim < 2
-        yield from_torch(name, tensor, image_width=width)
+        yield from_torch(name, tensor)
 
 
 def image_width(name: str, shape: tuple[int, ...]) -> int:

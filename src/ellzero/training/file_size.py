@@ -80,7 +80,7 @@ def weight_bits(alive: Bool[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     Returns:
         Bits, at least those of sign and magnitude.
     """
-    p = cell_shares(alive.reshape(alive.shape[0], -1) if alive.ndim >= 2 else alive.reshape(1, -1)).clamp(1e-6, 0.5)
+    p = cell_shares(alive.reshape(alive.shape[0] if alive.ndim >= 2 else 1, -1)).clamp(1e-6, 0.5)
     return (_VALUE_BITS + torch.log2((1 - p) / p)).float().reshape(alive.shape)
 
 
