@@ -3,7 +3,6 @@
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,11 +27,11 @@ def replacing(path: Path, *, overwrite: bool = True, like: os.stat_result | None
         FileExistsError: a file is there and `overwrite` is False.
         OSError: the folder is missing or not writable.
     """
-    # mkstemp makes files that only their owner reads; a finished file gets what the process would give a plain `open`. Of a long name
-    # only the beginning is there: 40 letters have at most 160 bytes, and most systems allow 255.
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".tmp")
+    # The name is known before the file is there, unlike that of `tempfile.mkstemp`: whatever interrupts the making of it finds what to
+    # remove. Of a long name only the beginning is there: 40 letters have at most 160 bytes, and most systems allow 255.
+    temporary = path.parent / f".{path.name[:40]}.{os.urandom(8).hex()}.tmp"
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with open(temporary, "xb", opener=_private) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -44,8 +43,13 @@ def replacing(path: Path, *, overwrite: bool = True, like: os.stat_result | None
         else:
             _rename_to_new(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+
+
+def _private(path: str, flags: int) -> int:
+    """Opens a file that only its owner reads; a finished one gets what the process would give a plain `open`."""
+    return os.open(path, flags, 0o600)
 
 
 def _umask() -> int:
@@ -54,7 +58,7 @@ def _umask() -> int:
     return umask
 
 
-def _rename_to_new(temporary: str, path: Path) -> None:
+def _rename_to_new(temporary: Path, path: Path) -> None:
     """Renames a file, unless the name is taken."""
     if sys.platform == "win32":
         os.rename(temporary, path)

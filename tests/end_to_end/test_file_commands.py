@@ -392,12 +392,11 @@ def temporary(folder: Path, process: subprocess.Popen[bytes]) -> None:
 @posix
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_files_story_02_a_signal_leaves_nothing_half_written(number: signal.Signals, folder: Path):
-    process = start("compress", "-", "-o", "x.l0", stdin=subprocess.PIPE)
-    temporary(folder, process)
-    process.send_signal(number)
-    assert process.wait() == 130
-    assert names(folder) == ["a", "b"]
-    process.communicate()
+    with start("compress", "-", "-o", "x.l0", stdin=subprocess.PIPE) as process:
+        temporary(folder, process)
+        process.send_signal(number)
+        assert process.wait() == 130
+        assert names(folder) == ["a", "b"]
 
 
 @posix
@@ -407,11 +406,10 @@ def test_a_kill_in_either_direction_loses_nothing(direction: str, folder: Path):
     text = TEXT * 150
     source.write_bytes(text if direction == "compress" else compress(text, level=1))
     before = source.read_bytes()
-    process = start(direction, "--rm", *(["-1"] if direction == "compress" else []), source)
-    temporary(folder, process)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
-    process.communicate()
+    with start(direction, "--rm", *(["-1"] if direction == "compress" else []), source) as process:
+        temporary(folder, process)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
     assert source.read_bytes() == before
     assert not Path("big.l0" if direction == "compress" else "big").exists()
 

@@ -416,3 +416,43 @@ def test_replacing_still_overwrites(tmp_path: Path):
         file.write(b"new")
     assert (tmp_path / "a").read_bytes() == b"new"
     assert names(tmp_path) == ["a"]
+
+
+INTERRUPTED = """
+import itertools, os, sys
+from pathlib import Path
+from ellzero.files import replacing
+target, overwrite = Path(sys.argv[1]), sys.argv[2] == "overwrite"
+for when in itertools.count(1):
+    left = when
+    def stop(frame, event, argument):
+        global left
+        left -= event in ("call", "line")
+        if left == 0:
+            raise KeyboardInterrupt
+        return stop
+    try:
+        sys.settrace(stop)
+        with replacing(target, overwrite=overwrite) as file:
+            file.write(b"new")
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    if left > 0:
+        break
+    assert os.listdir(target.parent) in ([], [target.name]), (when, os.listdir(target.parent))
+    target.unlink(missing_ok=True)
+print(when)
+"""
+
+
+@pytest.mark.parametrize("words", ["overwrite", "refuse"])
+def test_files_story_02_an_interruption_at_any_line_leaves_no_temporary_file(words: str, tmp_path: Path):
+    # A signal comes when it will, also while the file is being made: here at every line that is run, one after the other.
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "a"), words]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 20
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert names(tmp_path) == ["a"]
