@@ -21,7 +21,9 @@ LEVELS = {
     7: (FULL, [0, 1, 2, 3, 9], [5, 8, 20], [*SETS, 9], 3, 8000, 25, 24, 22),
     **{k: ([*FULL, *range(41, 46)], [*range(7), 9, 10, 12, 18, 28], [5, 8, 20], [*SETS, 9], 3, 8000, 17 + k, 17 + k, 22) for k in (8, 9)},
 }
-DIRECT_BITS, RATE = {8: 19, 9: 20}, {8: 2, 9: 2}
+for k in (8, 9):  # those with contexts of sections
+    LEVELS[32 + k] = (list(range(1, 60)), LEVELS[k][1], LEVELS[k][2], list(range(16)), 3, 6000, *LEVELS[k][6:])
+DIRECT_BITS, RATE = {8: 19, 9: 20, 40: 19, 41: 20}, {8: 2, 9: 2, 40: 2, 41: 2}
 M32 = 2**32 - 1
 
 
@@ -105,8 +107,8 @@ class Model:
     """Everything that starts at a rule is kept in dictionaries, entry by entry as it is used."""
 
     def __init__(self, parts: int, table_bits: int, history_bits: int) -> None:
-        wide, level = divmod(parts, 16)
-        check(level in LEVELS and wide < 2, "level")
+        wide, level = parts & 16, parts & ~16
+        check(level in LEVELS and wide * level <= 16 * 9, "level")
         own = 7 if wide else level
         self.contexts, self.directs, least, self.sets, self.maps, first, *_ = LEVELS[own]
         most, most_history, heads = LEVELS[level][6:]
@@ -114,7 +116,7 @@ class Model:
         self.table_mask, self.history_mask = 2**table_bits - 1, 2**history_bits - 1
         self.head_mask = 2 ** min(heads, history_bits) - 1
         self.direct_mask = 2 ** min(DIRECT_BITS.get(own, 16), max(table_bits - 6, 16), history_bits) - 1
-        self.rate = RATE.get(own, 6)
+        self.rate, self.final_count = RATE.get(own, 6), 8 if own > 32 else 3
         self.history, self.matches = bytearray(2**history_bits), [Match(n) for n in least]
         self.table: dict[int, list[int]] = {}
         self.counters: dict[tuple[int, int], list[int]] = {}
@@ -128,6 +130,7 @@ class Model:
         self.position = self.c4 = self.c8 = self.shape = self.word = self.word1 = self.word2 = self.word3 = self.word_length = 0
         self.gap = self.number = self.line = self.line1 = self.first = self.tag_state = self.tag_name = self.tag_depth = 0
         self.tags, self.stride, self.row, self.f4, self.f8 = [0] * 64, 0, 0, 0, 0
+        self.section = self.lines = self.capital = self.mark = 0
 
     def back(self, position: int) -> int:
         return self.history[position & self.history_mask]
@@ -145,6 +148,7 @@ class Model:
         if folded != 32 or self.f4 & 255 != 32:
             self.f8, self.f4 = (self.f8 << 8 | self.f4 >> 24) & M32, (self.f4 << 8 | folded) & M32
         if kind <= 1 or byte >= 128:
+            self.capital = self.capital if self.word else kind
             self.word, self.word_length = c(self.word, byte + 32 * (kind == 1)), self.word_length + 1
         elif self.word:
             self.word3, self.word2, self.word1 = self.word2, self.word1, self.word
@@ -153,7 +157,10 @@ class Model:
         else:
             self.gap = c(self.gap, byte)
         self.number = c(self.number, byte) if kind == 2 else 0
+        self.mark = byte if kind == 5 else self.mark
         if byte == 10:
+            empty = self.position - self.line <= 2
+            self.section, self.lines = self.section + empty, 0 if empty else self.lines + 1
             self.line1, self.line, self.first = self.line, self.position, 0
         elif self.position - self.line <= 4:
             self.first = c(self.first, byte)
@@ -225,6 +232,14 @@ class Model:
             c(c(above, above2), column if self.stride else c1), c(c(slope, trend), 0), c(c(tag, word), c1), c(c(above, c4 & 0xFFFF), 1),
             c(c(above, after), last), c(c(slope, column), 3), c(c(tag, c4 & 0xFFFFFF), 2), c(c(self.number, column), self.word1),
             f4 & 0xFFFFFF, f4, c(f4, f8 & 0xFF), c(f4, f8 & 0xFFFF), c(f4, f8 & 0xFFFFFF),
+        ]  # fmt: skip
+        self.column, section, kind, start = min(column, 255), c(self.section, 0), CLASS[c1], min(self.lines, 3)
+        begun = c(word, 0 if word else 32 if c1 == 10 else c1)
+        values += [
+            c(word, section), c(c4 & 0xFFFFFF, section), c(c(begun, self.word1), section), c(c4, section), c(c(word, self.lines), section),
+            c(begun, start), c(c(word, c1), c(section, self.word1)), c(c(word, kind), section), c(c(c4, c8 & 0xFF), section),
+            c(c(c4, c8 & 0xFFFF), section), c(c(begun, self.capital), c(kind, section)), c(c(begun, self.mark), start),
+            c(c4 & 0xFFFF, column), c(c(column >> 2, c1), word),
         ]  # fmt: skip
         if self.row:
             self.picture(values, c1)
@@ -305,15 +320,18 @@ class Model:
         choices = [
             partial, c1, 8 * best + bits, 8 * (8 * CLASS[c1] + CLASS[c2]) + bits, c2, 8 * min(order, 7) + bits,
             8 * self.mixer_rank + bits, self.mixer_byte, likely, self.c4 >> 16 & 255,
+            8 * (8 * (best // 4) + min(order, 7)) + bits, self.column, 4 * (self.shape & 511) + bits // 2,
+            8 * (8 * CLASS[c1] + min(self.word_length, 7)) + bits, c(self.c4 & 0xFFFF, 3) & 4095, c(256 * c1 + partial, 5) & 4095,
         ]  # fmt: skip
         self.rows = [(k, choices[k]) for k in self.sets]
         self.logits = [self.dot(row, self.start, self.inputs) for row in self.rows]
         self.finals: list[tuple[int, int]] = []
         logit = self.logits[0]
         if len(self.sets) > 1:
-            self.finals = [(-1, partial), (-2, 8 * best + bits), (-3, c1)]
+            which = [partial, choices[2], c1, 256 * min(order, 7) + partial, choices[3], self.column, likely, c2][: self.final_count]
+            self.finals = [(-1 - k, row) for k, row in enumerate(which)]
             self.final_logits = [self.dot(row, [2**20 // len(self.sets)] * len(self.sets), self.logits) for row in self.finals]
-            logit = sum(self.final_logits) // 3
+            logit = sum(self.final_logits) // self.final_count
         low, fraction = divmod(logit + 3072, 192)
         rows = [256 * c1 + partial, c(self.c4 & 0xFFFF, partial) & 0xFFFF, c(self.c4 & 0xFFFFFF, partial) & 0xFFFF][: self.maps]
         lines = [self.entries.setdefault((k, row), MAP_START[:]) for k, row in enumerate(rows)]

@@ -8,6 +8,7 @@ from ellzero.codec.bytes.matches import combine, follow_matches
 from ellzero.codec.bytes.pictures import set_picture_contexts
 from ellzero.codec.bytes.state import (
     ABOVE,
+    CAPITAL,
     COLUMN,
     CONTEXTS,
     FIRST,
@@ -19,6 +20,8 @@ from ellzero.codec.bytes.state import (
     INDIRECT_BASE,
     LINE,
     LINE1,
+    LINES,
+    MARK,
     MATCH_STATE,
     MIXER_BYTE,
     MIXER_RANK,
@@ -28,6 +31,7 @@ from ellzero.codec.bytes.state import (
     POSITION,
     PREVIOUS,
     ROW,
+    SECTION,
     SHAPE,
     STRIDE,
     TAG_DEPTH,
@@ -65,6 +69,8 @@ def note_byte(m: Model, byte: Whole) -> None:
         r[FOLDED_OLDER] = ((r[FOLDED_OLDER] << 8) | (r[FOLDED] >> 24)) & 0xFFFFFFFF
         r[FOLDED] = ((r[FOLDED] << 8) | folded) & 0xFFFFFFFF
     if kind <= 1 or byte >= 128:
+        if r[WORD] == 0:
+            r[CAPITAL] = kind
         r[WORD] = combine(r[WORD], byte + 32 if kind == 1 else byte)
         r[WORD_LENGTH] += 1
     elif r[WORD] != 0:
@@ -77,7 +83,15 @@ def note_byte(m: Model, byte: Whole) -> None:
     else:
         r[GAP] = combine(r[GAP], byte)
     r[NUMBER] = combine(r[NUMBER], byte) if kind == 2 else np.int64(0)
+    if kind == 5:
+        r[MARK] = byte
     if byte == 10:
+        # A line of one byte at most ends a section: of CRLF text, or of a program whose function ends.
+        if r[POSITION] - r[LINE] <= 2:
+            r[SECTION] += 1
+            r[LINES] = 0
+        else:
+            r[LINES] += 1
         r[LINE1] = r[LINE]
         r[LINE] = r[POSITION]
         r[FIRST] = 0
@@ -185,6 +199,37 @@ def set_wide_contexts(m: Model) -> None:
     r[VALUES + 45] = combine(folded, older & 0xFFFFFF)
 
 
+@inlined
+def set_section_contexts(m: Model) -> None:
+    """Computes the values of contexts 46 and up: what this section said, and columns of lines that are broken where they are full."""
+    r = m.registers
+    c4 = r[PREVIOUS]
+    c8 = r[OLDER]
+    c1 = c4 & 255
+    kind = np.int64(CLASSES[c1])
+    word = r[WORD]
+    word1 = r[WORD1]
+    section = combine(r[SECTION], 0)
+    column = r[COLUMN]
+    start = min(r[LINES], np.int64(3))
+    # What no letter of a word came behind yet: the byte before, whose kind of blank does not matter.
+    begun = combine(word, np.int64(0) if word != 0 else np.int64(32) if c1 == 10 else c1)
+    r[VALUES + 46] = combine(word, section)
+    r[VALUES + 47] = combine(c4 & 0xFFFFFF, section)
+    r[VALUES + 48] = combine(combine(begun, word1), section)
+    r[VALUES + 49] = combine(c4, section)
+    r[VALUES + 50] = combine(combine(word, r[LINES]), section)
+    r[VALUES + 51] = combine(begun, start)
+    r[VALUES + 52] = combine(combine(word, c1), combine(section, word1))
+    r[VALUES + 53] = combine(combine(word, kind), section)
+    r[VALUES + 54] = combine(combine(c4, c8 & 0xFF), section)
+    r[VALUES + 55] = combine(combine(c4, c8 & 0xFFFF), section)
+    r[VALUES + 56] = combine(combine(begun, r[CAPITAL]), combine(kind, section))
+    r[VALUES + 57] = combine(combine(begun, r[MARK]), start)
+    r[VALUES + 58] = combine(c4 & 0xFFFF, column)
+    r[VALUES + 59] = combine(combine(column >> 2, c1), word)
+
+
 @kernel
 def set_contexts(m: Model) -> None:
     """Computes the hash of every context of the plan at a byte boundary."""
@@ -203,6 +248,8 @@ def set_contexts(m: Model) -> None:
     r[VALUES + 9] = combine(word, c4 & 255 if word == 0 else np.int64(0))
     if r[WIDEST] > 9:
         set_wide_contexts(m)
+    if r[WIDEST] > 45:
+        set_section_contexts(m)
     r[MIXER_RANK] = min(r[WORD_LENGTH], np.int64(15))
     r[MIXER_BYTE] = r[ABOVE]
     if r[ROW] > 0:

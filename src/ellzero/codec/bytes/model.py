@@ -10,6 +10,7 @@ from ellzero.codec.bytes.state import (
     BIT_COUNT,
     BUCKET_MASK,
     CHOICES,
+    COLUMN,
     CONTEXTS,
     DIRECT_BASE,
     DIRECT_MASK,
@@ -42,8 +43,10 @@ from ellzero.codec.bytes.state import (
     SET_PLAN,
     SET_START,
     SETS,
+    SHAPE,
     SLOTS,
     VALUES,
+    WORD_LENGTH,
     Model,
 )  # fmt: skip
 from ellzero.codec.bytes.tables import CLASSES, FOLLOWING, LOGIT_LIMIT, RECIPROCALS, SQUASH, STRETCH, Whole
@@ -113,6 +116,21 @@ def collect(m: Model) -> np.int64:
 
 
 @inlined
+def choose_more(m: Model, order: Whole) -> None:
+    """Computes the values of selectors 10 and up."""
+    r = m.registers
+    bit_count = r[BIT_COUNT]
+    partial = r[PARTIAL]
+    c1 = r[PREVIOUS] & 255
+    r[CHOICES + 10] = ((r[MATCH_BEST] >> 2) * 8 + min(order, np.int64(7))) * 8 + bit_count
+    r[CHOICES + 11] = min(r[COLUMN], np.int64(255))
+    r[CHOICES + 12] = (r[SHAPE] & 511) * 4 + (bit_count >> 1)
+    r[CHOICES + 13] = (np.int64(CLASSES[c1]) * 8 + min(r[WORD_LENGTH], np.int64(7))) * 8 + bit_count
+    r[CHOICES + 14] = combine(r[PREVIOUS] & 0xFFFF, 3) & 4095
+    r[CHOICES + 15] = combine(c1 * 256 + partial, 5) & 4095
+
+
+@inlined
 def mix(m: Model, order: Whole) -> np.int64:
     """Mixes the inputs by the selected weight sets, and their outputs by the final mixers; returns the logit."""
     r = m.registers
@@ -130,8 +148,10 @@ def mix(m: Model, order: Whole) -> np.int64:
     r[CHOICES + 7] = r[MIXER_BYTE]
     r[CHOICES + 8] = r[EXPECTED]
     r[CHOICES + 9] = (r[PREVIOUS] >> 16) & 255
-    n = r[INPUTS]
     sets = r[SETS]
+    if sets > 10:
+        choose_more(m, order)
+    n = r[INPUTS]
     for k in range(sets):
         chosen = r[SET_START + k] + r[CHOICES + r[SET_PLAN + k]]
         r[SELECTED + k] = chosen
@@ -148,6 +168,11 @@ def mix(m: Model, order: Whole) -> np.int64:
     r[FINAL_SELECTED] = r[PARTIAL]
     r[FINAL_SELECTED + 1] = 256 + r[MATCH_BEST] * 8 + bit_count
     r[FINAL_SELECTED + 2] = 512 + c1
+    r[FINAL_SELECTED + 3] = 768 + min(order, np.int64(7)) * 256 + r[PARTIAL]
+    r[FINAL_SELECTED + 4] = 2816 + r[CHOICES + 3]
+    r[FINAL_SELECTED + 5] = 3328 + min(r[COLUMN], np.int64(255))
+    r[FINAL_SELECTED + 6] = 3584 + r[EXPECTED]
+    r[FINAL_SELECTED + 7] = 3840 + c2
     result = np.int64(0)
     for k in range(finals):
         base = r[FINAL_BASE] + r[FINAL_SELECTED + k] * sets

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ellzero.codec.bytes.presets import PRESETS, Preset, preset_for
+from ellzero.codec.bytes.presets import PRESETS, SECTIONED, Preset, preset_for
 from ellzero.codec.bytes.state import Model, new_model, num_bytes_of_model
 from ellzero.codec.container import Section
 from ellzero.codec.errors import FormatError, LimitError
@@ -13,7 +13,7 @@ BUFFERS = 8 * BLOCK
 """What either direction needs beside the model: a block and its message, each as read, as worked on, and as handed on in pieces."""
 
 _SMALLEST_TABLE, _SMALLEST_HISTORY = 10, 10
-_WIDE = 16
+_WIDE, _SECTIONS = 16, 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,24 +23,26 @@ class ByteModel:
     Args:
         level: 1 to 9.
         wide: whether the parts are those of level 7, which suit what is no text.
+        sections: whether there are contexts of sections, which suit text, and which the levels 8 and 9 had not at first.
         table_bits: log2 of the number of buckets.
         history_bits: log2 of the bytes kept.
     """
 
     level: int
     wide: bool = False
+    sections: bool = False
     table_bits: int
     history_bits: int
 
     @property
     def preset(self) -> Preset:
         """The parts of the model."""
-        return preset_for(self.level, self.wide)
+        return preset_for(self.level, wide=self.wide, sections=self.sections)
 
     @property
     def payload(self) -> bytes:
         """The section of the model."""
-        return bytes((self.level | (_WIDE if self.wide else 0), self.table_bits, self.history_bits))
+        return bytes((self.level + _WIDE * self.wide + _SECTIONS * self.sections, self.table_bits, self.history_bits))
 
     @property
     def num_bytes(self) -> int:
@@ -71,13 +73,14 @@ def model_for(level: int, size: int | None, memory: int | None = None, *, wide: 
     """
     if level not in PRESETS:
         raise ValueError(f"level {level!r}: levels are 1 (fast) to 9 (small)")
-    preset = preset_for(level, wide)
+    sections = level in SECTIONED and not wide
+    preset = preset_for(level, wide=wide, sections=sections)
     table_bits, history_bits = preset.table_bits, preset.history_bits
     if size is not None:
         table_bits = min(table_bits, max(_SMALLEST_TABLE, (size * len(preset.contexts) // 2).bit_length()))
         history_bits = min(history_bits, max(_SMALLEST_HISTORY, (size + 128).bit_length()))
     while memory is not None:
-        model = ByteModel(level=level, wide=wide, table_bits=table_bits, history_bits=history_bits)
+        model = ByteModel(level=level, wide=wide, sections=sections, table_bits=table_bits, history_bits=history_bits)
         if model.num_bytes <= memory:
             break
         if table_bits > _SMALLEST_TABLE:
@@ -86,7 +89,7 @@ def model_for(level: int, size: int | None, memory: int | None = None, *, wide: 
             history_bits -= 1
         else:
             raise ValueError(f"level {level} needs at least {model.num_bytes} bytes of memory, not {memory}: raise it, or lower the level")
-    return ByteModel(level=level, wide=wide, table_bits=table_bits, history_bits=history_bits)
+    return ByteModel(level=level, wide=wide, sections=sections, table_bits=table_bits, history_bits=history_bits)
 
 
 def parameters_of(section: Section, memory: int | None) -> ByteModel:
@@ -102,9 +105,10 @@ def parameters_of(section: Section, memory: int | None) -> ByteModel:
     """
     cursor = Cursor(section.payload, "the section of the model")
     parts = cursor.byte()
-    model = ByteModel(level=parts & ~_WIDE, wide=parts & _WIDE > 0, table_bits=cursor.byte(), history_bits=cursor.byte())
+    level, wide, sections = parts & ~(_WIDE | _SECTIONS), parts & _WIDE > 0, parts & _SECTIONS > 0
+    model = ByteModel(level=level, wide=wide, sections=sections, table_bits=cursor.byte(), history_bits=cursor.byte())
     cursor.end()
-    if model.level not in PRESETS:
+    if level not in PRESETS or (sections and (wide or level not in SECTIONED)):
         raise FormatError(f"level {parts} is unknown to this ellzero: the file is damaged, or upgrade ellzero")
     preset = model.preset
     if not (_SMALLEST_TABLE <= model.table_bits <= preset.table_bits and _SMALLEST_HISTORY <= model.history_bits <= preset.history_bits):

@@ -14,6 +14,7 @@ class Preset:
         directs: contexts of direct counters.
         matches: the shortest match of each match model, in bytes.
         sets: the selectors of weight sets.
+        finals: how many final mixers there are, where there is more than one weight set.
         refines: how many maps refine the mixed probability.
         table_bits: log2 of the most buckets of 16 bytes.
         history_bits: log2 of the most bytes kept.
@@ -32,6 +33,7 @@ class Preset:
     directs: tuple[int, ...]
     matches: tuple[int, ...]
     sets: tuple[int, ...]
+    finals: int = 3
     refines: int = 3
     table_bits: int = 22
     history_bits: int = 24
@@ -49,7 +51,8 @@ class Preset:
 _MIDDLE = (*_TEXT, 11, 12, 13, 15, 18, 19, 21, 22, 23, 24, 31, 33, 34, 35)
 _FULL = (*range(1, 20), *range(20, 41))
 _DIRECTS = (0, 1, 2, 3, 9)
-_FOLDED = (*_FULL, 41, 42, 43, 44, 45)
+_FOLDED = tuple(range(1, 46))
+_EVERY = tuple(range(1, 60))
 _MORE_DIRECTS = (0, 1, 2, 3, 4, 5, 6, 9, 10, 12, 18, 28)
 _SETS = (0, 1, 2, 3, 4, 5, 6, 7, 8)
 
@@ -85,9 +88,17 @@ PICTURED = (3, 4, 5, 6, 7, 8, 9)
 WIDENED = (5, 6, 8, 9)
 """The levels that take the parts of level 7 for what does not look like text: lower ones have fewer, higher ones some for texts alone."""
 
+SECTIONED = {
+    level: replace(PRESETS[level], contexts=_EVERY, sets=tuple(range(16)), finals=8, first_weight=6000, microseconds=30.0)
+    for level in (8, 9)
+}
+"""Levels 8 and 9 for text, as they are written: with contexts of sections. Those without are read."""
 
-def preset_for(level: int, wide: bool) -> Preset:
-    """Returns the preset of a level, or that of level 7 with the sizes of the level."""
+
+def preset_for(level: int, *, wide: bool = False, sections: bool = False) -> Preset:
+    """Returns the preset of a level, that of level 7 with the sizes of the level, or that with contexts of sections."""
+    if sections:
+        return SECTIONED[level]
     preset = PRESETS[level]
     if not wide:
         return preset

@@ -16,18 +16,20 @@ CONTEXTS, DIRECTS, MATCHES, SETS, FINALS, REFINES, INPUTS, HISTORY_MASK, BUCKET_
     range(24, 37)
 )
 INDIRECT_BASE, FINAL_BASE, RATE, RATE_EXTRA, RATE_AGE, FINAL_RATE, REFINE_SHARE, EXPECTED, WIDEST, FOLDED, FOLDED_OLDER, ROW = range(37, 49)
-MIXER_RANK, MIXER_BYTE = range(49, 51)
-# Registers: arrays of at most 64 entries, and the start of each.
+MIXER_RANK, MIXER_BYTE, SECTION, LINES, CAPITAL, MARK = range(49, 55)
+# Registers: arrays of at most 128 entries, and the start of each.
 TAGS, MATCH_STATE, VALUES, PLAN, HASHES, BASES, SLOTS, KNOWN, LIMITS, DIRECT_PLAN, MATCH_LENGTHS, CHOICES, SET_PLAN, SET_START, SELECTED = (
-    range(64, 64 * 16, 64)
+    range(64, 64 + 128 * 15, 128)
 )
-FINAL_SELECTED, REFINE_SLOTS = range(64 * 16, 64 * 18, 64)
-REGISTERS = 64 * 18
+FINAL_SELECTED, REFINE_SLOTS = range(64 + 128 * 15, 64 + 128 * 17, 128)
+REGISTERS = 64 + 128 * 17
 
-CHOICE_SIZES = (256, 256, 256, 512, 256, 64, 128, 256, 256, 256)
+CHOICE_SIZES = (256, 256, 256, 512, 256, 64, 128, 256, 256, 256, 512, 256, 2048, 512, 4096, 4096)
 """How many weight sets each selector chooses from."""
 
-FINAL_SIZES = (256, 256, 256)
+FINAL_SIZES = (256, 256, 256, 2048, 512, 256, 256, 256)
+"""How many weight sets each final mixer chooses from."""
+
 REFINE_CONTEXTS = 65536
 REFINE_STEPS = 32
 MATCH_COUNTERS = 513
@@ -92,7 +94,7 @@ def new_model(preset: Preset, table_bits: int, history_bits: int) -> Model:
     contexts, directs, matches = len(preset.contexts), len(preset.directs), len(preset.matches)
     slots = contexts + directs + matches
     inputs = -(-(2 * slots + 1) // 8) * 8
-    sets = len(preset.sets)
+    sets, finals = len(preset.sets), finals_of(preset)
     rows = sum(CHOICE_SIZES[choice] for choice in preset.sets)
     head_bits = min(history_bits, preset.head_bits)
     direct_bits = direct_bits_of(preset, table_bits, history_bits)
@@ -104,7 +106,7 @@ def new_model(preset: Preset, table_bits: int, history_bits: int) -> Model:
     counters[:match_base] = np.tile(tables.history_tables().initial << 16 | FIRST_COUNT, contexts)
     counters[match_base:direct_base] = np.tile(_first_of_matches() << 16 | FIRST_COUNT, matches)
     counters[:direct_base] ^= HALF
-    weights = np.zeros(rows * inputs + sum(FINAL_SIZES) * sets, dtype=np.int32)
+    weights = np.zeros(rows * inputs + sum(FINAL_SIZES[:finals]) * sets, dtype=np.int32)
     rows_of_sets = weights[: rows * inputs].reshape(rows, inputs)
     rows_of_sets[:, 0 : 2 * slots : 2] = preset.first_weight << 4
     rows_of_sets[:, 2 * (slots - matches) : 2 * slots : 2] = (1 << 20) // 4
@@ -112,7 +114,7 @@ def new_model(preset: Preset, table_bits: int, history_bits: int) -> Model:
 
     r = np.zeros(REGISTERS, dtype=np.int64)
     r[[CONTEXTS, DIRECTS, MATCHES, SETS, REFINES, INPUTS]] = contexts, directs, matches, sets, preset.refines, inputs
-    r[FINALS] = len(FINAL_SIZES) if sets > 1 else 0
+    r[FINALS] = finals
     r[[HISTORY_MASK, BUCKET_MASK, HEAD_MASK]] = (1 << history_bits) - 1, (1 << table_bits) - 1, (1 << head_bits) - 1
     r[WIDEST] = max(preset.contexts + preset.directs)
     r[[MATCH_BASE, DIRECT_BASE, INDIRECT_BASE, FINAL_BASE]] = match_base, direct_base, indirect_base, rows * inputs
@@ -137,11 +139,16 @@ def new_model(preset: Preset, table_bits: int, history_bits: int) -> Model:
         table=_aligned(16 << table_bits),
         counters=counters,
         heads=np.zeros(matches << head_bits, dtype=np.uint32),
-        inputs=np.zeros(inputs + 2 * sets + 2 * len(FINAL_SIZES), dtype=np.int32),
+        inputs=np.zeros(inputs + 2 * sets + 2 * finals, dtype=np.int32),
         weights=weights,
         ages=np.zeros(rows, dtype=np.int32),
         refine=np.tile(np.array(line, dtype=np.uint16), preset.refines * REFINE_CONTEXTS),
     )
+
+
+def finals_of(preset: Preset) -> int:
+    """Returns the number of final mixers: none where there is only one set of weights."""
+    return preset.finals if len(preset.sets) > 1 else 0
 
 
 def direct_bits_of(preset: Preset, table_bits: int, history_bits: int) -> int:
@@ -155,5 +162,5 @@ def num_bytes_of_model(preset: Preset, table_bits: int, history_bits: int) -> in
     rows = sum(CHOICE_SIZES[choice] for choice in preset.sets)
     counters = 256 * len(preset.contexts) + (len(preset.directs) << (direct_bits_of(preset, table_bits, history_bits) + 4)) + 65536 + 256
     heads = len(preset.matches) << min(history_bits, preset.head_bits)
-    weights = rows * (2 * slots + 9) + 768 * len(preset.sets)
+    weights = rows * (2 * slots + 9) + sum(FINAL_SIZES[: finals_of(preset)]) * len(preset.sets)
     return (16 << table_bits) + (1 << history_bits) + 4 * (counters + heads + weights) + 66 * preset.refines * REFINE_CONTEXTS
