@@ -277,6 +277,7 @@ def test_what_is_held_is_bounded_together_where_it_is_held_together(tmp_path: Pa
         if status:
             assert str(tmp_path / "net.l0") in told
             assert "limit" in told
+            assert "--memory" not in told
     assert main(["inspect", str(tmp_path / "net.l0"), "--max-size", "4k"]) == 1
     assert str(tmp_path / "net.l0") in capsys.readouterr().err
     assert main(["inspect", str(tmp_path / "net.l0"), "--max-size", "4 apples"]) == 2

@@ -52,5 +52,5 @@ def _described(file: Path, error: Exception) -> str:
     if isinstance(error, MemoryError):
         text = f"there is not enough memory ({text}); compressed at a lower level, or with --memory, a file needs less"
     if isinstance(error, LimitError):
-        text += " (--memory, --max-size)"
+        text += " (--memory)" if "bytes of memory" in text else " (--max-size)"
     return text if shown(file) in text else f"{shown(file)}: {text}"
