@@ -48,8 +48,8 @@ def replacing(path: Path, *, overwrite: bool = True, like: os.stat_result | None
 
 
 def _private(path: str, flags: int) -> int:
-    """Opens a file that only its owner reads; a finished one gets what the process would give a plain `open`."""
-    return os.open(path, flags, 0o600)
+    """Opens a file that only its owner reads; a finished one gets what the process would give a plain `open`. It can be read back."""
+    return os.open(path, flags & ~os.O_WRONLY | os.O_RDWR, 0o600)
 
 
 def _umask() -> int:
