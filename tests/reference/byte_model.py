@@ -113,7 +113,7 @@ class Model:
         self.contexts, self.directs, least, self.sets, self.maps, first, *_ = LEVELS[own]
         most, most_history, heads = LEVELS[level][6:]
         check(10 <= table_bits <= most and 10 <= history_bits <= most_history, "model")
-        self.table_mask, self.history_mask = 2**table_bits - 1, 2**history_bits - 1
+        self.table_size, self.recent_size, self.history_mask = 2**table_bits, 2 ** min(20, table_bits - 2), 2**history_bits - 1
         self.head_mask = 2 ** min(heads, history_bits) - 1
         self.direct_mask = 2 ** min(DIRECT_BITS.get(own, 16), max(table_bits - 6, 16), history_bits) - 1
         self.rate, self.final_count = RATE.get(own, 6), 8 if own > 32 else 3
@@ -280,7 +280,8 @@ class Model:
         self.buckets, self.groups = [], []
         for k in self.contexts:
             z = c(c(values[k], k + 65536), partial) * 0x2C9277B5
-            index, sign = z >> 20 & self.table_mask, z >> 48 & 255
+            start, size = (self.table_size, self.recent_size) if 46 <= k <= 56 and k != 51 else (0, self.table_size)
+            index, sign = start + (z >> 20 & (size - 1)), z >> 48 & 255
             three = [self.table.setdefault(index ^ probe, [0] * 16) for probe in range(3)]
             bucket = next((b for b in three if b[0] == sign), None)
             if bucket is None:

@@ -8,7 +8,8 @@ from ellzero.codec.bytes.matches import combine, place_matches
 from ellzero.codec.bytes.state import (
     BASES,
     BIT_COUNT,
-    BUCKET_MASK,
+    BUCKET_MASKS,
+    BUCKET_STARTS,
     CHOICES,
     COLUMN,
     CONTEXTS,
@@ -64,7 +65,7 @@ def look_up(m: Model) -> None:
     contexts = r[CONTEXTS]
     for i in range(contexts):
         product = combine(r[HASHES + i], partial) * 0x2C9277B5
-        index = (product >> 20) & r[BUCKET_MASK]
+        index = r[BUCKET_STARTS + i] + ((product >> 20) & r[BUCKET_MASKS + i])
         check = (product >> 48) & 255
         worst = np.int64(0)
         worst_rank = np.int64(256)

@@ -11,18 +11,16 @@ from ellzero.codec.bytes.presets import Preset
 # Registers: numbers about what was read.
 POSITION, PARTIAL, NODE, BIT_COUNT, PREVIOUS, OLDER, MATCH_BEST, STRIDE, WORD, WORD1, WORD2, WORD3, WORD_LENGTH, GAP = range(14)
 LINE, LINE1, FIRST, SHAPE, TAG_STATE, TAG_NAME, TAG_DEPTH, NUMBER, COLUMN, ABOVE = range(14, 24)
-# Registers: sizes and places, set once.
-CONTEXTS, DIRECTS, MATCHES, SETS, FINALS, REFINES, INPUTS, HISTORY_MASK, BUCKET_MASK, HEAD_MASK, MATCH_BASE, DIRECT_BASE, DIRECT_MASK = (
-    range(24, 37)
-)
-INDIRECT_BASE, FINAL_BASE, RATE, RATE_EXTRA, RATE_AGE, FINAL_RATE, REFINE_SHARE, EXPECTED, WIDEST, FOLDED, FOLDED_OLDER, ROW = range(37, 49)
-MIXER_RANK, MIXER_BYTE, SECTION, LINES, CAPITAL, MARK = range(49, 55)
+# Registers: sizes and places, set once; then more of what was read.
+CONTEXTS, DIRECTS, MATCHES, SETS, FINALS, REFINES, INPUTS, HISTORY_MASK, HEAD_MASK, MATCH_BASE, DIRECT_BASE, DIRECT_MASK = range(24, 36)
+INDIRECT_BASE, FINAL_BASE, RATE, RATE_EXTRA, RATE_AGE, FINAL_RATE, REFINE_SHARE, EXPECTED, WIDEST, FOLDED, FOLDED_OLDER, ROW = range(36, 48)
+MIXER_RANK, MIXER_BYTE, SECTION, LINES, CAPITAL, MARK = range(48, 54)
 # Registers: arrays of at most 128 entries, and the start of each.
 TAGS, MATCH_STATE, VALUES, PLAN, HASHES, BASES, SLOTS, KNOWN, LIMITS, DIRECT_PLAN, MATCH_LENGTHS, CHOICES, SET_PLAN, SET_START, SELECTED = (
     range(64, 64 + 128 * 15, 128)
 )
-FINAL_SELECTED, REFINE_SLOTS = range(64 + 128 * 15, 64 + 128 * 17, 128)
-REGISTERS = 64 + 128 * 17
+FINAL_SELECTED, REFINE_SLOTS, BUCKET_MASKS, BUCKET_STARTS = range(64 + 128 * 15, 64 + 128 * 19, 128)
+REGISTERS = 64 + 128 * 19
 
 CHOICE_SIZES = (256, 256, 256, 512, 256, 64, 128, 256, 256, 256, 512, 256, 2048, 512, 4096, 4096)
 """How many weight sets each selector chooses from."""
@@ -33,6 +31,9 @@ FINAL_SIZES = (256, 256, 256, 2048, 512, 256, 256, 256)
 REFINE_CONTEXTS = 65536
 REFINE_STEPS = 32
 MATCH_COUNTERS = 513
+RECENT = frozenset({46, 47, 48, 49, 50, 52, 53, 54, 55, 56})
+"""The contexts of the section, whose buckets are apart: they would drive out others and are soon of no use."""
+
 HALF = 1 << 31
 FIRST_COUNT = 6
 """How much the first probabilities of states and matches are trusted: as if so many bits had been seen."""
@@ -115,13 +116,15 @@ def new_model(preset: Preset, table_bits: int, history_bits: int) -> Model:
     r = np.zeros(REGISTERS, dtype=np.int64)
     r[[CONTEXTS, DIRECTS, MATCHES, SETS, REFINES, INPUTS]] = contexts, directs, matches, sets, preset.refines, inputs
     r[FINALS] = finals
-    r[[HISTORY_MASK, BUCKET_MASK, HEAD_MASK]] = (1 << history_bits) - 1, (1 << table_bits) - 1, (1 << head_bits) - 1
+    r[[HISTORY_MASK, HEAD_MASK]] = (1 << history_bits) - 1, (1 << head_bits) - 1
     r[WIDEST] = max(preset.contexts + preset.directs)
     r[[MATCH_BASE, DIRECT_BASE, INDIRECT_BASE, FINAL_BASE]] = match_base, direct_base, indirect_base, rows * inputs
     r[DIRECT_MASK] = (1 << direct_bits) - 1
     r[[RATE, RATE_EXTRA, RATE_AGE, FINAL_RATE, REFINE_SHARE]] = preset.rate, preset.rate_extra, preset.rate_age, 4, preset.refine_share
     for start, values in (
         (PLAN, preset.contexts),
+        (BUCKET_MASKS, [(1 << recent_bits_of(table_bits) if number in RECENT else 1 << table_bits) - 1 for number in preset.contexts]),
+        (BUCKET_STARTS, [1 << table_bits if number in RECENT else 0 for number in preset.contexts]),
         (DIRECT_PLAN, preset.directs),
         (MATCH_LENGTHS, preset.matches),
         (LIMITS, [preset.limit] * (contexts + directs) + [1023] * matches),
@@ -136,7 +139,7 @@ def new_model(preset: Preset, table_bits: int, history_bits: int) -> Model:
         registers=r,
         coder=np.zeros(3, dtype=np.uint64),
         history=np.zeros(1 << history_bits, dtype=np.uint8),
-        table=_aligned(16 << table_bits),
+        table=_aligned(num_bytes_of_table(preset, table_bits)),
         counters=counters,
         heads=np.zeros(matches << head_bits, dtype=np.uint32),
         inputs=np.zeros(inputs + 2 * sets + 2 * finals, dtype=np.int32),
@@ -144,6 +147,16 @@ def new_model(preset: Preset, table_bits: int, history_bits: int) -> Model:
         ages=np.zeros(rows, dtype=np.int32),
         refine=np.tile(np.array(line, dtype=np.uint16), preset.refines * REFINE_CONTEXTS),
     )
+
+
+def recent_bits_of(table_bits: int) -> int:
+    """Returns log2 of the buckets for contexts of the section, of which only those of this one and the last matter."""
+    return min(20, table_bits - 2)
+
+
+def num_bytes_of_table(preset: Preset, table_bits: int) -> int:
+    """Returns how many bytes the buckets take."""
+    return 16 * ((1 << table_bits) + (1 << recent_bits_of(table_bits)) * (not RECENT.isdisjoint(preset.contexts)))
 
 
 def finals_of(preset: Preset) -> int:
@@ -163,4 +176,9 @@ def num_bytes_of_model(preset: Preset, table_bits: int, history_bits: int) -> in
     counters = 256 * len(preset.contexts) + (len(preset.directs) << (direct_bits_of(preset, table_bits, history_bits) + 4)) + 65536 + 256
     heads = len(preset.matches) << min(history_bits, preset.head_bits)
     weights = rows * (2 * slots + 9) + sum(FINAL_SIZES[: finals_of(preset)]) * len(preset.sets)
-    return (16 << table_bits) + (1 << history_bits) + 4 * (counters + heads + weights) + 66 * preset.refines * REFINE_CONTEXTS
+    return (
+        num_bytes_of_table(preset, table_bits)
+        + (1 << history_bits)
+        + 4 * (counters + heads + weights)
+        + 66 * preset.refines * REFINE_CONTEXTS
+    )
