@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ellzero.codec.bytes import stream
-from ellzero.codec.bytes.presets import PRESETS, WIDENED
+from ellzero.codec.bytes import parameters, stream
+from ellzero.codec.bytes.presets import PRESETS, SECTIONED, WIDENED
 from ellzero.codec.bytes.stream import Part, compress_bytes, read_parameters
 from ellzero.codec.container import ContainerReader
 
@@ -25,6 +25,21 @@ def test_it_decodes_every_level(level: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(stream, "WIDENED", ())
     data = b"<a b='1'><c>Some text, some Text.\n12, 345\n</c></a>\n" * 5 + bytes(range(100, 180)) + b"some text, some more\n" * 6
     assert decoded(compress_bytes(data, level=level)) == data
+
+
+@pytest.mark.parametrize("written", [SECTIONED, {}], ids=["as it is written", "as it was at first"])
+@pytest.mark.parametrize("level", sorted(SECTIONED))
+def test_it_decodes_sections_and_models_without_them(level: int, written: dict[int, object], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(parameters, "SECTIONED", written)
+    data = "\r\n".join(
+        f"Of {name}\r\n{name} ({n}7): an Isle, {name}'s {'Isle ' * n}\r\n" for n, name in enumerate(["Iona", "Öland", "Fair Isle"])
+    )
+    archive = compress_bytes(data.encode(), level=level)
+    monkeypatch.undo()
+    found = read_parameters(io.BytesIO(archive))
+    assert found is not None
+    assert (found.level, found.sections) == (level, bool(written))
+    assert decoded(archive) == data.encode()
 
 
 @pytest.mark.parametrize("level", WIDENED)

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from ellzero.codec.bytes import stream
-from ellzero.codec.bytes.parameters import ByteModel
-from ellzero.codec.bytes.presets import PRESETS, WIDENED
+from ellzero.codec.bytes import parameters, stream
+from ellzero.codec.bytes.parameters import ByteModel, parameters_of
+from ellzero.codec.bytes.presets import PRESETS, SECTIONED, WIDENED
 from ellzero.codec.bytes.stream import ByteEncoder, Part, compress_bytes, decode_blocks, decompress_bytes, model_for, read_parameters
 from ellzero.codec.bytes.transforms import has_x86_calls
-from ellzero.codec.container import ContainerReader, ContainerWriter, Kind, Original
+from ellzero.codec.container import ContainerReader, ContainerWriter, Kind, Original, Section
 from ellzero.codec.errors import FormatError, LimitError
 
 FAST = 1
@@ -144,6 +144,37 @@ def model_of(archive: bytes) -> ByteModel:
     parameters = read_parameters(io.BytesIO(archive))
     assert parameters is not None
     return parameters
+
+
+def test_text_in_sections_takes_less_at_the_levels_that_follow_them():
+    source = random.Random(9)
+
+    def word() -> str:
+        return "".join(source.choices("aeiou" + 2 * "bcdfgklmnprstvz", k=source.randint(4, 9)))
+
+    common = [word() for _ in range(60)]
+    sections: list[str] = []
+    for _ in range(120):
+        names = [word() for _ in range(6)]
+        sections.append("\n".join(" ".join(source.choices([*common, *names * 4], k=12)) for _ in range(5)) + "\n")
+    # The same lines, with and without what ends a section.
+    apart, together = ("\n".join(sections).encode(), "".join(sections).encode())
+    for level in SECTIONED:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(parameters, "SECTIONED", {})
+            before = len(compress_bytes(apart, level=level))
+        assert len(compress_bytes(apart, level=level)) < 0.98 * before
+        assert len(compress_bytes(apart, level=level)) < len(compress_bytes(together, level=level))
+        assert model_of(compress_bytes(apart, level=level)).sections
+    assert not model_of(compress_bytes(apart, level=7)).sections
+    assert not model_of(compress_bytes(bytes(range(256)) * 9, level=9)).sections
+
+
+@pytest.mark.parametrize("parts", [0, 10, 16, 32, 37, 39, 8 + 48, 9 + 48, 9 + 64, 9 + 128, 255])
+def test_models_that_nobody_wrote_are_refused(parts: int):
+    section = Section(kind=Part.MODEL, offset=6, payload=bytes((parts, 12, 12)))
+    with pytest.raises(FormatError, match="unknown to this ellzero"):
+        parameters_of(section, None)
 
 
 def test_the_middle_levels_take_more_parts_for_what_is_no_text_where_the_memory_allows():
