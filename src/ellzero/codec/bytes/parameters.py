@@ -23,7 +23,7 @@ class ByteModel:
     Args:
         level: 1 to 9.
         wide: whether the parts are those of level 7, which suit what is no text.
-        sections: whether there are contexts of sections, which suit text, and which the levels 8 and 9 had not at first.
+        sections: whether there are contexts of sections, and all others, which the levels 8 and 9 had not at first.
         table_bits: log2 of the number of buckets.
         history_bits: log2 of the bytes kept.
     """

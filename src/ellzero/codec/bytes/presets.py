@@ -85,14 +85,14 @@ PRESETS = {
 PICTURED = (3, 4, 5, 6, 7, 8, 9)
 """The levels with contexts for which rows are looked for."""
 
-WIDENED = (5, 6, 8, 9)
-"""The levels that take the parts of level 7 for what does not look like text: lower ones have fewer, higher ones some for texts alone."""
+WIDENED = (5, 6)
+"""The levels that take the parts of level 7 for what does not look like text: lower ones have fewer, higher ones all of them."""
 
 SECTIONED = {
     level: replace(PRESETS[level], contexts=_EVERY, sets=tuple(range(16)), finals=8, first_weight=6000, microseconds=30.0)
     for level in (8, 9)
 }
-"""Levels 8 and 9 for text, as they are written: with contexts of sections. Those without are read."""
+"""Levels 8 and 9 as they are written: with contexts of sections. Those without, and wide ones, are read."""
 
 
 def preset_for(level: int, *, wide: bool = False, sections: bool = False) -> Preset:

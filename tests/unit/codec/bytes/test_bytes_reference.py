@@ -42,8 +42,9 @@ def test_it_decodes_sections_and_models_without_them(level: int, written: dict[i
     assert decoded(archive) == data.encode()
 
 
-@pytest.mark.parametrize("level", WIDENED)
-def test_it_decodes_wide_models(level: int):
+@pytest.mark.parametrize("level", [*WIDENED, 8, 9])
+def test_it_decodes_wide_models(level: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stream, "WIDENED", (level,))  # levels 8 and 9 were written so at first
     data = bytes(range(256)) + b"A text" * 3 + bytes(range(0, 256, 3))
     archive = compress_bytes(data, level=level)
     parameters = read_parameters(io.BytesIO(archive))
@@ -60,7 +61,7 @@ def planes(count: int) -> bytes:
     )
 
 
-@pytest.mark.parametrize("level", [3, 5])
+@pytest.mark.parametrize("level", [3, 5, 9])
 def test_it_decodes_pictures(level: int):
     data = planes(30)
     archive = compress_bytes(data, level=level)
