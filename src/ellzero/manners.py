@@ -130,6 +130,22 @@ def stoppable() -> Generator[None, None, None]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def reader_of_output() -> Generator[None, None, None]:
+    """Says it when nobody reads standard output any more.
+
+    Raises:
+        FileError: what reads it has stopped.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        # Python flushes standard output once more when it ends, and would complain once more.
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        raise FileError("what reads standard output has stopped reading") from None
+
+
 def check_removable(source: Path | str) -> None:
     """Refuses, before anything is done, to remove what is no regular file.
 
@@ -186,14 +202,9 @@ def _agreed(path: Path | str, source: Path | str | None) -> bool:
 
 @contextmanager
 def _standard_output() -> Generator[BinaryIO, None, None]:
-    try:
+    with reader_of_output():
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        # Python flushes standard output once more when it ends, and would complain once more.
-        with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        raise FileError("what reads standard output has stopped reading") from None
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Damaged network files, read in a process of its own whose memory is limited: an error that says so, or no harm."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from child_processes import environment
+
 HERE = Path(__file__).parent
 
 
 def damage(command: str, argument: int) -> Any:
-    source = str(HERE.parents[1] / "src")
-    environment = dict(os.environ) | {"PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))}
     line = [sys.executable, str(HERE / "damage_networks.py"), command, str(argument)]
-    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

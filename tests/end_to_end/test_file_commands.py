@@ -17,6 +17,7 @@ import pytest
 import safetensors.numpy
 
 import ellzero.cli.file_jobs
+from child_processes import environment
 from ellzero.archive.compress import compress, decompress
 from ellzero.cli.arguments import UsageError, arrange, as_command, num_bytes
 from ellzero.cli.compress import Compress
@@ -37,10 +38,6 @@ def run(*words: object) -> int:
         return main([str(word) for word in words])
     except SystemExit as end:
         return int(end.code or 0)
-
-
-def environment() -> dict[str, str]:
-    return dict(os.environ) | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))}
 
 
 def start(*words: object, **options) -> subprocess.Popen[bytes]:

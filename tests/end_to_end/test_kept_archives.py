@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from child_processes import environment
 from ellzero.archive.compress import compress
 from ellzero.cli.listing import Data, look
 
@@ -62,8 +63,7 @@ def made_on_request() -> None:
 
 def test_files_story_16_archives_of_before_are_decoded():
     line = [sys.executable, str(Path(__file__).with_name("decode_archives.py")), str(FOLDER)]
-    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(line, env=dict(os.environ) | {"PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == SHA256
 

@@ -7,16 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from child_processes import environment
 from ellzero.archive.compress import compress
 from ellzero.cli.l0 import l0
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows closes no streams like this")
-ROOT = Path(__file__).parents[2]
 MODULE = [sys.executable, "-m", "ellzero.cli"]
-
-
-def environment() -> dict[str, str]:
-    return dict(os.environ) | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))}
 
 
 def shell(line: str, folder: Path) -> tuple[int, bytes, bytes]:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from child_processes import environment
 from ellzero.files import replacing
 from ellzero.manners import FileError, check_removable, open_input, open_output, remove_input
 
-ROOT = Path(__file__).parents[2]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files or signals")
 
 COPY = """
@@ -29,10 +29,6 @@ except OSError as error:
     print(error, file=sys.stderr)
     sys.exit(1)
 """
-
-
-def environment() -> dict[str, str]:
-    return dict(os.environ) | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))}
 
 
 def copy(*words: str | Path, cwd: Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:

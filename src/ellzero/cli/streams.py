@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from ellzero.manners import FileError
+from ellzero.manners import FileError, reader_of_output
 
 
 class _Closed(io.RawIOBase):
@@ -60,13 +60,8 @@ def flushed() -> Generator[None, None, None]:
     Raises:
         FileError: nobody reads it any more.
     """
-    try:
+    with reader_of_output():
         try:
             yield
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:
-        # Python flushes once more when it ends, and would complain once more.
-        with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        raise FileError("what reads standard output has stopped reading") from None

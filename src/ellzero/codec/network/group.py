@@ -62,7 +62,7 @@ class Group:
         names: of all tensors of the network before this group; grows.
     """
 
-    def __init__(self, coder: Coder, names: "Names") -> None:
+    def __init__(self, coder: Coder, names: Names) -> None:
         self._coder = coder
         self._names = names
         self._models: dict[int, tuple[Model, int]] = {}
