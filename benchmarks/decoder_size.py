@@ -30,7 +30,7 @@ print(json.dumps([sys.modules[name].__file__ for name in names]))
 
 def sources() -> list[Path]:
     """The files of the package that decoding loads."""
-    from ellzero.archive.compress import compress
+    from ellzero.archive._compress import compress
 
     noise = random.Random(1).randbytes(5000)
     text = b"the decoder decodes what the encoder encodes, " * 30

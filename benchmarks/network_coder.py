@@ -15,18 +15,18 @@ import numpy as np
 from ellzero.codec.network.dtypes import DType
 from ellzero.codec.network.format import decode_network, encode_network
 from ellzero.codec.network.grids import Uniform
-from ellzero.codec.network.tensors import Quantised
+from ellzero.codec.network.tensors import QuantisedTensor
 
 DENSITIES = (0.005, 0.05, 0.5)
 ROWS, COLUMNS = 2000, 2000
 CELLS_A_SECOND, VALUES_A_SECOND = 30e6, 2e6
 
 
-def matrix(density: float, seed: int = 0) -> Quantised:
+def matrix(density: float, seed: int = 0) -> QuantisedTensor:
     """A matrix of normal weights on a uniform grid, of which those of least magnitude are zero."""
     source = np.random.default_rng(seed)
     levels = np.rint(source.normal(scale=3, size=(ROWS, COLUMNS))) * (source.random((ROWS, COLUMNS)) < density)
-    return Quantised(name="weight", dtype=DType.F32, shape=levels.shape, levels=levels.astype(np.int32), grid=Uniform(steps=(0.125,)))
+    return QuantisedTensor(name="weight", dtype=DType.F32, shape=levels.shape, levels=levels.astype(np.int32), grid=Uniform(steps=(0.125,)))
 
 
 def least_seconds(work: Callable[[], object], repetitions: int) -> float:

@@ -23,9 +23,9 @@ import torch
 from torch import nn
 from torch.nn.utils import prune
 
+from ellzero.attaching._attach import attach
 from ellzero.methods import DRR, RL1, Method
 from ellzero.params import everything
-from ellzero.training.attach import attach
 
 WARM_UP_ROUNDS = 2
 STEPS_A_TURN = 6
@@ -67,7 +67,7 @@ def variant(
                 prune.custom_from_mask(layer, "weight", torch.rand(layer.weight.shape) < kept)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=fused, foreach=not fused)
     if method is not None:
-        sparsifier = attach(optimizer, model, method, params=everything)
+        sparsifier = attach(optimizer, model, method, select=everything)
         if masked:
             sparsifier.freeze(random_masks(model, kept), penalty=True)
 

@@ -28,7 +28,7 @@ CALIBRATION_IMAGES = 500
 
 def variants(zeros: float, calibration: Any) -> dict[str, Callable[[Any], None]]:
     """Lists the ways to prune a model in place; imports torch."""
-    from ellzero.params import apply_masks_, select
+    from ellzero.params import apply_masks_, select_parameters
     from ellzero.pruning import Allocation, layerwise_prune_, magnitude_masks
 
     def keep(tensors: Any) -> int:
@@ -36,11 +36,11 @@ def variants(zeros: float, calibration: Any) -> dict[str, Callable[[Any], None]]
         return total - round(zeros * total)
 
     def magnitude(model: Any) -> None:
-        params = select(model)
+        params = select_parameters(model)
         apply_masks_(params, magnitude_masks(params, keep=keep(params)))
 
     def magnitude_evenly(model: Any) -> None:
-        for name, tensor in select(model).items():
+        for name, tensor in select_parameters(model).items():
             apply_masks_({name: tensor}, magnitude_masks({name: tensor}, keep=keep({name: tensor})))
 
     def layerwise(allocate: Allocation) -> Callable[[Any], None]:
@@ -65,16 +65,16 @@ def run(network: str, zeros: float, directory: str | None) -> None:
     import torch
     from torch.nn import functional
 
-    from ellzero.data import Half, load_cifar10, standardised
+    from ellzero.data import Part, load_cifar10, standardised
     from ellzero.models import ResNet
-    from ellzero.params import select
+    from ellzero.params import select_parameters
 
     torch.set_num_threads(1)
     depth, file = NETWORKS[network]
     dense = ResNet(depth).eval()
     dense.load_state_dict(safetensors.torch.load_file(Path(directory) / "networks" / f"{file}.safetensors"))
     calibration = list(standardised(load_cifar10(directory, batches=(1,)).inputs[:CALIBRATION_IMAGES]).split(250))
-    images = load_cifar10(directory, Half.TEST)
+    images = load_cifar10(directory, Part.TEST)
     test, labels = images.inputs[:1000], images.labels[:1000]
 
     @torch.no_grad()
@@ -91,7 +91,7 @@ def run(network: str, zeros: float, directory: str | None) -> None:
         prune_(model)
         seconds = time.process_time() - started
         found = log_probabilities(model)
-        params = select(model)
+        params = select_parameters(model)
         line = {
             "network": network,
             "zeros_asked": zeros,

@@ -22,10 +22,11 @@ def configurations() -> dict[str, Callable[[], Any]]:
     """Lists every configuration by name; imports torch."""
     from ellzero.cli.recipes import fast, paper, smallest
     from ellzero.methods import DRR, RL1, Unregularised, geometric
-    from ellzero.training import Anneal, Bytes, Cosine, Cycles, Epochs, NonZeros, Warm
+    from ellzero.targets import Bytes, NonZeros
+    from ellzero.training import Anneal, Cosine, Cycles, Epochs, Warm
 
     def dense(epochs: int, **treatment: Any) -> Any:
-        options = {"epochs": Epochs(prelude=epochs, regularise=0, fine_tune=0), "prelude_lr": Cosine(start=1e-3, end=1e-5)}
+        options = {"epochs": Epochs(prelude=epochs, regularise=0, fine_tune=0), "prelude_lr": Cosine(first=1e-3, last=1e-5)}
         return replace(smallest(), method=Unregularised(), target=None, copies=None, options=options, **treatment)
 
     def close(nonzeros: int, warm: float, alpha: tuple[float, float], start: int, count: int) -> Any:
@@ -43,12 +44,12 @@ def configurations() -> dict[str, Callable[[], Any]]:
                 start=start,
                 count=count,
                 epochs=2,
-                lr=Cosine(start=2e-3, end=1.2e-3),
+                lr=Cosine(first=2e-3, last=1.2e-3),
                 regrow=0.5,
                 method=drr(geometric(*alpha)),
                 power=0.25,
             ),
-            "anneal": Anneal(epochs=30, lr=Cosine(start=1.5e-3, end=1e-5), method=drr(alpha[0]), finish_epochs=0),
+            "anneal": Anneal(epochs=30, lr=Cosine(first=1.5e-3, last=1e-5), method=drr(alpha[0]), finish_epochs=0),
         }
         return replace(base, method=drr(alpha[0]), target=NonZeros(nonzeros), options=options)
 

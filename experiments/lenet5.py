@@ -39,19 +39,19 @@ def smallest(target: Any) -> Any:
         target=target,
         options={
             "epochs": Epochs(prelude=6, regularise=2, fine_tune=0),
-            "prelude_lr": Cosine(start=1e-3, end=1e-5),
+            "prelude_lr": Cosine(first=1e-3, last=1e-5),
             "warm": Warm(method=RL1(alpha=2e-4, proximal=True), epochs=3, lr=1.5e-3),
             "lr": 1.5e-3,
             "cycles": Cycles(
                 start=6000,
                 count=15,
                 epochs=2,
-                lr=Cosine(start=2.5e-3, end=1.5e-3),
+                lr=Cosine(first=2.5e-3, last=1.5e-3),
                 regrow=0.5,
                 method=DRR(alpha=geometric(1.5e-4, 1e-4), beta=5.0, proximal=True),
                 power=0.25,
             ),
-            "anneal": Anneal(epochs=24, lr=Cosine(start=2e-3, end=2e-5), method=DRR(alpha=1e-4, beta=5.0, proximal=True), finish_epochs=0),
+            "anneal": Anneal(epochs=24, lr=Cosine(first=2e-3, last=2e-5), method=DRR(alpha=1e-4, beta=5.0, proximal=True), finish_epochs=0),
             "distill": Distill(weight=0.5, temperature=2.0),
         },
     )
@@ -60,10 +60,11 @@ def smallest(target: Any) -> Any:
 def configurations() -> dict[str, Callable[[], Any]]:
     """Lists every configuration by name; imports torch."""
     from ellzero.methods import Unregularised
-    from ellzero.training import Bytes, Cosine, Epochs
+    from ellzero.targets import Bytes
+    from ellzero.training import Cosine, Epochs
 
     def dense(epochs: int, **treatment: Any) -> Any:
-        options = {"epochs": Epochs(prelude=epochs, regularise=0, fine_tune=0), "prelude_lr": Cosine(start=1e-3, end=1e-5)}
+        options = {"epochs": Epochs(prelude=epochs, regularise=0, fine_tune=0), "prelude_lr": Cosine(first=1e-3, last=1e-5)}
         return replace(smallest(None), method=Unregularised(), copies=None, options=options, **treatment)
 
     return {

@@ -108,10 +108,10 @@ def two_part(seed: int, alpha: float) -> dict[str, Any]:
         judge=whole,
         method=DRR(alpha=alpha, beta=5.0, proximal=True),
         accept=ShortestDescription(bits_per_weight=40, samples=LABELS),
-        params=everything,
+        select=everything,
         epochs=Epochs(prelude=3, regularise=14, fine_tune=4),
         lr=2e-3,
-        fine_tune_lr=Cosine(start=1e-3, end=1e-5),
+        fine_tune_lr=Cosine(first=1e-3, last=1e-5),
         seed=seed,
         progress=False,
     )

@@ -32,7 +32,7 @@ def lossless(folder: Path) -> Iterator[dict[str, Any]]:
 
     from ellzero.archive.load import load_file
     from ellzero.archive.pack import pack
-    from ellzero.files import replacing
+    from ellzero.files.whole import replacing
 
     for source in sorted((folder / "networks").glob("*.safetensors")):
         with tempfile.TemporaryDirectory() as place:
@@ -60,8 +60,8 @@ def lossless(folder: Path) -> Iterator[dict[str, Any]]:
 
 def calibrated(folder: Path) -> Iterator[dict[str, Any]]:
     """Packs the residual networks with 128 unlabelled training images."""
-    from ellzero.archive.calibrate import Calibrated
     from ellzero.data import load_cifar10, standardised
+    from ellzero.quantise.calibrate import Calibrated
 
     inputs = standardised(load_cifar10(folder, batches=(1,)).inputs[:CALIBRATION_IMAGES])
     for depth, rates in ((20, (0.8e-4, 1.6e-4, 2.4e-4)), (32, (0.8e-4, 1.6e-4, 2.4e-4)), (56, (1.6e-4,))):
@@ -71,8 +71,8 @@ def calibrated(folder: Path) -> Iterator[dict[str, Any]]:
 
 def without_data(folder: Path) -> Iterator[dict[str, Any]]:
     """Packs residual networks with no data at all: on inputs made up from their batch normalisation."""
-    from ellzero.archive.calibrate import Calibrated
-    from ellzero.archive.synthesise import synthetic_inputs
+    from ellzero.quantise.calibrate import Calibrated
+    from ellzero.quantise.synthesise import synthetic_inputs
 
     made = cache(lambda model: synthetic_inputs(model, (3, 32, 32)))
     for depth, rates in ((20, (1e-4, 2e-4, 4e-4, 8e-4)), (56, (0.5e-4, 1e-4, 2e-4))):
@@ -91,8 +91,8 @@ def weight_error(folder: Path) -> Iterator[dict[str, Any]]:
 
     from ellzero.archive.load import load_file
     from ellzero.archive.save import save_file
-    from ellzero.archive.shared_step import shared_step
     from ellzero.archive.sources import tensors_of
+    from ellzero.quantise._shared_step import shared_step
 
     source = folder / "networks" / "silero_vad_16k.safetensors"
     tensors = safetensors.torch.load_file(source)
@@ -139,7 +139,7 @@ def residual(folder: Path, depth: int, way: str, quantise: Callable[[Any], Any])
 
     from ellzero.archive.load import load_model
     from ellzero.archive.save import save_model
-    from ellzero.data import Half, load_cifar10, standardised
+    from ellzero.data import Part, load_cifar10, standardised
     from ellzero.models import ResNet
 
     torch.set_num_threads(1)
@@ -149,7 +149,7 @@ def residual(folder: Path, depth: int, way: str, quantise: Callable[[Any], Any])
         report = save_model(model, Path(place) / "network.l0", quantise=quantise(model))
         packed = load_model(ResNet(depth), Path(place) / "network.l0").eval()
     seconds = time.process_time() - started
-    test = load_cifar10(folder, Half.TEST)
+    test = load_cifar10(folder, Part.TEST)
     images, labels = standardised(test.inputs), test.labels
     with torch.no_grad():
         before = torch.cat([model(piece) for piece in images.split(250)]).log_softmax(1)

@@ -103,21 +103,22 @@ def admm() -> Any:
     from ellzero.training import Cosine, Cycles
 
     cycles = Cycles(start=4400, count=16, epochs=2, lr=2e-3, regrow=0.0, method=Unregularised(), power=0.25)
-    return _admm(alpha=7e-5, regularise=30, fine_tune=50, fine_tune_lr=Cosine(start=2e-3, end=2e-5), cycles=cycles)
+    return _admm(alpha=7e-5, regularise=30, fine_tune=50, fine_tune_lr=Cosine(first=2e-3, last=2e-5), cycles=cycles)
 
 
 def admm_alone() -> Any:
     """Builds the same without truncations: the largest 2,180 of z's weights are kept at once."""
     from ellzero.training import Cosine
 
-    return _admm(alpha=8e-5, regularise=40, fine_tune=40, fine_tune_lr=Cosine(start=2e-3, end=2e-5))
+    return _admm(alpha=8e-5, regularise=40, fine_tune=40, fine_tune_lr=Cosine(first=2e-3, last=2e-5))
 
 
 def _admm(*, alpha: float, regularise: int, fine_tune: int, **options: Any) -> Any:
     from ellzero.cli.recipes import Recipe
     from ellzero.data import Shifts
     from ellzero.methods import ADMM, geometric
-    from ellzero.training import Cosine, Distill, Epochs, NonZeros
+    from ellzero.targets import NonZeros
+    from ellzero.training import Cosine, Distill, Epochs
 
     method = ADMM(alpha=alpha, tau=geometric(0.8, 0.12, end=0.9), every=20, settle=0.95)
     return Recipe(
@@ -128,7 +129,7 @@ def _admm(*, alpha: float, regularise: int, fine_tune: int, **options: Any) -> A
         target=NonZeros(2180),
         options={
             "epochs": Epochs(prelude=20, regularise=regularise, fine_tune=fine_tune),
-            "prelude_lr": Cosine(start=1e-3, end=1e-5),
+            "prelude_lr": Cosine(first=1e-3, last=1e-5),
             "lr": 2e-3,
             "distill": Distill(weight=0.5, temperature=2.0),
             **options,

@@ -43,8 +43,8 @@ def train(folder: Path, seeds: list[int]) -> None:
 @cache
 def images() -> Any:
     """Makes the images as the recipe has them, once."""
-    from ellzero.cli.problem import dataset_for, image_problem
     from ellzero.cli.recipes import smallest
+    from ellzero.training.problem import dataset_for, image_problem
 
     recipe, (dataset, folder) = smallest(), dataset_for("lenet-300-100", None)
     treatment = {"batch_size": recipe.batch_size, "augment": recipe.augment, "copies": recipe.copies}
@@ -65,8 +65,8 @@ def passes(network: Path, ratio: float, rate: float, *, rescaled: bool) -> dict[
     from torch.nn import functional
 
     import ellzero as lz
-    from ellzero.archive.rescale import rescale
-    from ellzero.pruning import expand_
+    from ellzero.quantise._rescale import rescale
+    from ellzero.surgery import expand_
     from ellzero.training.file_size import coded_bytes
 
     torch.set_num_threads(1)
@@ -80,9 +80,9 @@ def passes(network: Path, ratio: float, rate: float, *, rescaled: bool) -> dict[
     whole, shrunk = model, lz.shrink(model, example, inputs=True)
     model = shrunk.model.train()
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
-    method = lz.OnGrid(grid=grid, rate=rate)
-    sparsifier = lz.attach(optimizer, model, method, params=lz.everything, from_zeros=True)
-    batches, cosine = -(-problem.samples // 100), lz.Cosine(start=1e-3, end=2e-5)
+    method = lz.OnGrid(grid=grid, bit_price=rate)
+    sparsifier = lz.attach(optimizer, model, method, select=lz.everything, from_zeros=True)
+    batches, cosine = -(-problem.samples // 100), lz.Cosine(first=1e-3, last=2e-5)
     step = 0
     for epoch in range(PASSES):
         for inputs, labels in problem.train.epoch(epoch, 0):

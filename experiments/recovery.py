@@ -24,8 +24,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from torch import Tensor
 
-from ellzero.methods import PMMP, Exact, geometric, linear_l0, relaxed_lasso
-from ellzero.methods.admm_z_step import hard_threshold, threshold
+from ellzero.methods import PMMP, ExactGates, geometric, relaxed_lasso
+from ellzero.methods.admm._z_step import hard_threshold, threshold
+from ellzero.methods.linear import linear_l0
 from ellzero.plots.canvas import BLUE, GREEN, GREY, INK, ORANGE, VERMILION, draw
 from ellzero.records import append_line, versions
 from ellzero.types import At
@@ -147,7 +148,7 @@ def by_pmmp(
     supports: list[Tensor] = []
     for alpha in alphas:
         rising = geometric(alpha / TAUS[0] ** 2, alpha / TAUS[1] ** 2)
-        rule = PMMP(alpha=alpha, lr=LR, updates=Exact(), u=rising) if exact else PMMP(alpha=alpha, lr=LR)
+        rule = PMMP(alpha=alpha, lr=LR, updates=ExactGates(), u=rising) if exact else PMMP(alpha=alpha, lr=LR)
         theta = torch.nn.Parameter(shortest.clone())
         params = {"theta": theta}
         state = rule.init(params)

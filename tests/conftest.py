@@ -14,6 +14,8 @@ if os.environ.get("JAXTYPING_DISABLE", "0").lower() not in {"1", "true"}:
 import torch
 from hypothesis import settings
 
+from child_processes import environment
+
 # Wall-clock deadlines fail on a busy machine; the same examples every time make a failure reproducible.
 settings.register_profile("ellzero", deadline=None, max_examples=30, derandomize=True)
 settings.load_profile("ellzero")
@@ -55,6 +57,12 @@ def data_directory() -> Path:
     folder = Path(named)
     assert folder.is_dir(), f"ELLZERO_DATA names {named}, which is no folder"
     return folder
+
+
+@pytest.fixture
+def source_environment() -> dict[str, str]:
+    """The environment of a process that imports this source tree."""
+    return environment()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,22 +1,16 @@
 """The public names, for type checkers; `__init__.py` resolves them when they are first used."""
 
-from ellzero.archive.calibrate import Calibrated as Calibrated, CalibratedModel as CalibratedModel
-from ellzero.archive.compress import compress as compress, decompress as decompress, open as open
+from ellzero.archive._compress import compress as compress, decompress as decompress, open as open
 from ellzero.archive.entries import Report as Report
-from ellzero.archive.grids import LogGrid as LogGrid, Quantiser as Quantiser, UniformGrid as UniformGrid
 from ellzero.archive.load import NetworkFile as NetworkFile, load_file as load_file, load_model as load_model, open_file as open_file
-from ellzero.archive.on_grid import OnGrid as OnGrid
-from ellzero.archive.rescale import rescale as rescale
 from ellzero.archive.save import save_file as save_file, save_model as save_model
-from ellzero.archive.shared_step import SharedStep as SharedStep, shared_step as shared_step
-from ellzero.archive.synthesise import synthetic_inputs as synthetic_inputs
-from ellzero.cli.problem import Problem as Problem
+from ellzero.attaching import ActiveSet as ActiveSet, Sparsifier as Sparsifier, attach as attach, saturated as saturated
 from ellzero.codec.errors import FormatError as FormatError, LimitError as LimitError
 from ellzero.data import (
     Affine as Affine,
     Dataset as Dataset,
     Elastic as Elastic,
-    Half as Half,
+    Part as Part,
     Resident as Resident,
     Shifts as Shifts,
     load_cifar10 as load_cifar10,
@@ -35,14 +29,14 @@ from ellzero.description import (
     mdl_price as mdl_price,
     online_code as online_code,
 )
-from ellzero.manners import FileError as FileError
+from ellzero.files import FileError as FileError
 from ellzero.methods import (
     ADMM as ADMM,
     DRR as DRR,
     PMMP as PMMP,
     RL1 as RL1,
     Alternating as Alternating,
-    Exact as Exact,
+    ExactGates as ExactGates,
     Method as Method,
     PerModule as PerModule,
     PerStage as PerStage,
@@ -74,25 +68,25 @@ from ellzero.params import (
     count_parameters as count_parameters,
     everything as everything,
     masks_from_zeros as masks_from_zeros,
-    select as select,
+    select_parameters as select_parameters,
     weights as weights,
 )
 from ellzero.plots import draw_network as draw_network, plot_curves as plot_curves
 from ellzero.pruning import (
     Better as Better,
     ShortestDescription as ShortestDescription,
-    Shrunk as Shrunk,
     Within as Within,
-    fold as fold,
-    fold_ as fold_,
     layerwise_prune_ as layerwise_prune_,
     magnitude_masks as magnitude_masks,
     random_gradient as random_gradient,
-    rebind_ as rebind_,
-    reorder as reorder,
-    shrink as shrink,
     tamade as tamade,
 )
+from ellzero.quantise._rescale import rescale as rescale
+from ellzero.quantise._shared_step import SharedStep as SharedStep, shared_step as shared_step
+from ellzero.quantise.calibrate import Calibrated as Calibrated, CalibratedModel as CalibratedModel
+from ellzero.quantise.grids import LogGrid as LogGrid, Quantiser as Quantiser, UniformGrid as UniformGrid
+from ellzero.quantise.on_grid import OnGrid as OnGrid
+from ellzero.quantise.synthesise import synthetic_inputs as synthetic_inputs
 from ellzero.records import (
     Record as Record,
     append_line as append_line,
@@ -100,31 +94,27 @@ from ellzero.records import (
     versions as versions,
     write_json as write_json,
 )
+from ellzero.surgery import Shrunk as Shrunk, fold as fold, fold_ as fold_, rebind_ as rebind_, reorder as reorder, shrink as shrink
+from ellzero.targets import Bytes as Bytes, ErrorIncrease as ErrorIncrease, NonZeros as NonZeros
 from ellzero.training import (
-    ActiveSet as ActiveSet,
     Anneal as Anneal,
-    Bytes as Bytes,
     Checkpoint as Checkpoint,
     Cosine as Cosine,
     Cycles as Cycles,
     Distill as Distill,
     Epochs as Epochs,
-    ErrorIncrease as ErrorIncrease,
     GaussianLoss as GaussianLoss,
-    NonZeros as NonZeros,
-    OnGridPasses as OnGridPasses,
+    GridTraining as GridTraining,
     Saturation as Saturation,
-    Sparse as Sparse,
-    Sparsifier as Sparsifier,
+    SparsifyResult as SparsifyResult,
     Warm as Warm,
-    attach as attach,
     classification_error as classification_error,
     classification_loss as classification_loss,
     recalibrate_batchnorm as recalibrate_batchnorm,
-    saturated as saturated,
     solved_gaussian_nats as solved_gaussian_nats,
     sparsify as sparsify,
 )
+from ellzero.training.problem import Problem as Problem
 from ellzero.types import At as At, Masks as Masks, Params as Params, Phase as Phase
 
 __version__: str

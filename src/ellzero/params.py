@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor, nn
 
+from ellzero.distributed import canonical_name
 from ellzero.types import Masks, Params
 
 Selector = Callable[[str, nn.Module, Tensor], bool]
@@ -13,13 +14,6 @@ Selector = Callable[[str, nn.Module, Tensor], bool]
 
 _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 """Normalisation may have a weight of several dimensions, which is a scale all the same: `LayerNorm((3, 8, 8))`."""
-
-_WRAPPERS = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module"})
-
-
-def canonical_name(name: str) -> str:
-    """Removes the prefixes that DDP, torch.compile, FSDP and AveragedModel put before a parameter's name."""
-    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
 
 
 def weights(name: str, module: nn.Module, parameter: Tensor) -> bool:
@@ -84,14 +78,14 @@ def aliases(model: nn.Module) -> dict[str, str]:
     return others
 
 
-def select(model: nn.Module, params: Selector = weights) -> dict[str, Tensor]:
+def select_parameters(model: nn.Module, select: Selector = weights) -> dict[str, Tensor]:
     """Selects the parameters that a method regularises.
 
     A tied tensor is selected where any of its owners is: an embedding that is also the output head counts as a weight.
 
     Args:
         model: any module, wrapped (DDP, torch.compile, AveragedModel) or not.
-        params: the rule, `weights` by default.
+        select: the rule, `weights` by default.
 
     Returns:
         Canonical name -> parameter, in the model's order, tied tensors once.
@@ -105,14 +99,14 @@ def select(model: nn.Module, params: Selector = weights) -> dict[str, Tensor]:
     chosen: set[str] = set()
     for prefix, module in model.named_modules(remove_duplicate=False):
         for leaf, parameter in module.named_parameters(recurse=False):
-            if parameter in owners and params(canonical_name(f"{prefix}.{leaf}" if prefix else leaf), module, parameter):
+            if parameter in owners and select(canonical_name(f"{prefix}.{leaf}" if prefix else leaf), module, parameter):
                 chosen.add(owners[parameter])
     selected = {name: parameter for parameter, name in owners.items() if name in chosen}
     if not selected:
-        raise ValueError("no parameter is selected, so nothing would be pruned: pass params=lz.everything or a rule that fits this model")
+        raise ValueError("no parameter is selected, so nothing would be pruned: pass select=lz.everything or a rule that fits this model")
     for name, parameter in selected.items():
         if parameter.is_complex():
-            raise TypeError(f"{name} is complex: penalties are defined for real parameters; exclude it with params=")
+            raise TypeError(f"{name} is complex: penalties are defined for real parameters; exclude it with select=")
     return selected
 
 

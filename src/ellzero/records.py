@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import ellzero
-from ellzero.files import replacing
+from ellzero.files.whole import replacing
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ellzero.archive.compress import compress, decompress
+from ellzero.archive._compress import compress, decompress
 from ellzero.codec.bytes.stream import BLOCK, Part, read_parameters
 from ellzero.codec.container import ContainerReader, ContainerWriter, Kind
 from ellzero.codec.errors import FormatError

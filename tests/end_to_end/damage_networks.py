@@ -19,7 +19,7 @@ from ellzero.codec.errors import FormatError
 from ellzero.codec.network.dtypes import DType
 from ellzero.codec.network.format import GROUP_SECTION, encode_network, read_network
 from ellzero.codec.network.grids import Logarithmic, Uniform
-from ellzero.codec.network.tensors import Entry, Exact, Quantised, Tied, exact
+from ellzero.codec.network.tensors import Entry, ExactTensor, QuantisedTensor, Tied, exact
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from scrambling import scrambled
@@ -47,8 +47,8 @@ def networks() -> Iterator[list[list[Entry]]]:
     levels = source.integers(-3, 4, (8, 6, 3, 3)).astype(np.int32)
     yield [
         [
-            Quantised(name="conv.weight", dtype=DType.F32, shape=levels.shape, levels=levels, grid=Uniform(steps=(0.125,))),
-            Quantised(
+            QuantisedTensor(name="conv.weight", dtype=DType.F32, shape=levels.shape, levels=levels, grid=Uniform(steps=(0.125,))),
+            QuantisedTensor(
                 name="conv.bias", dtype=DType.BF16, shape=(8,), levels=levels[:, 0, 0, 0], grid=Logarithmic(smallest=0.5, ratio=1.25)
             ),
         ]
@@ -69,7 +69,7 @@ def written(groups: list[bytes], *, check: bool) -> bytes:
 def read(blob: bytes) -> Tensors:
     found: Tensors = []
     for entry in read_network(io.BytesIO(blob), max_bytes=MAX_TENSOR):
-        if isinstance(entry, Exact):
+        if isinstance(entry, ExactTensor):
             found.append((entry.name, entry.dtype.value, entry.shape, entry.words.tobytes()))
         else:
             found.append((entry.name, entry.of, (), b""))

@@ -8,7 +8,7 @@ from typing import Any
 
 sys.modules["torch"] = None  # type: ignore[assignment]  # importing it raises
 
-from ellzero.archive.compress import decompress  # noqa: E402
+from ellzero.archive._compress import decompress  # noqa: E402
 
 
 def hashes(folder: Path) -> dict[str, str]:

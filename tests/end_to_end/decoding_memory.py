@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from ellzero.archive.compress import open as open_l0
+from ellzero.archive._compress import open as open_l0
 
 
 def resident(what: str) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ellzero.archive.compress import compress
+from ellzero.archive._compress import compress
 from ellzero.cli import bench_coders, bench_run
 from ellzero.cli.bench_coders import OTHERS, Coder, Other, coder, missing
 from ellzero.cli.main import main

@@ -18,7 +18,7 @@ import safetensors.numpy
 
 import ellzero.cli.file_jobs
 from child_processes import environment
-from ellzero.archive.compress import compress, decompress
+from ellzero.archive._compress import compress, decompress
 from ellzero.cli.arguments import UsageError, arrange, as_command, num_bytes
 from ellzero.cli.compress import Compress
 from ellzero.cli.l0 import l0

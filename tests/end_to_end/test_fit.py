@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from ellzero.cli.fit import require_fit
 from ellzero.cli.main import main
-from ellzero.cli.problem import NETWORKS, Problem, network, resident, wants_channels
-from ellzero.data import Dataset, Half, Images
+from ellzero.data import Dataset, Images, Part
 from ellzero.models import Student
+from ellzero.training.problem import NETWORKS, Problem, network, resident, wants_channels
 
 SHAPES = {Dataset.MNIST: (28, 28), Dataset.FASHION_MNIST: (28, 28), Dataset.CIFAR10: (3, 32, 32), Dataset.DIGITS: (8, 8)}
 FITS = {
@@ -26,7 +26,7 @@ def some_problem(dataset: Dataset, *, channels: bool = False, **more) -> Problem
     """Ten black images, one of each class."""
     shape = SHAPES[dataset]
     inputs = torch.zeros(10, *((1, *shape) if channels and len(shape) == 2 else shape), dtype=torch.uint8)
-    batches = resident(Images(inputs=inputs, labels=torch.arange(10), name=dataset.value, half=Half.TRAIN))
+    batches = resident(Images(inputs=inputs, labels=torch.arange(10), name=dataset.value, part=Part.TRAIN))
     return Problem(train=batches, judge=batches, test=lambda: batches, samples=10, name=dataset.value, **more)
 
 

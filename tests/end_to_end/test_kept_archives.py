@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from child_processes import environment
-from ellzero.archive.compress import compress
+from ellzero.archive._compress import compress
 from ellzero.cli.listing import Data, look
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from ellzero.cli.method import chosen_method
 from ellzero.cli.recipes import Recipe, fast, paper
 from ellzero.cli.run import run_sparsify
 from ellzero.cli.sparsify import Sparsify
-from ellzero.methods import ADMM, DRR, PMMP, RL1, Alternating, Exact, Geometric, Method, Simultaneous, Unregularised
+from ellzero.methods import ADMM, DRR, PMMP, RL1, Alternating, ExactGates, Geometric, Method, Simultaneous, Unregularised
 from ellzero.training import Epochs
 
 
@@ -38,7 +38,7 @@ def parsed(*words: str) -> Sparsify:
         ("--method admm", ADMM(alpha=1e-4)),
         ("--tau 0.5 0.1 --every 5 --method admm --alpha 1e-3", ADMM(alpha=1e-3, tau=Geometric(0.5, 0.1), every=5)),
         ("--method admm --settle 0.8", ADMM(alpha=1e-4, settle=0.8)),
-        ("--updates exact --u 1e-3 0.1 --method pmmp", PMMP(alpha=1e-4, u=Geometric(1e-3, 0.1), updates=Exact())),
+        ("--updates exact --u 1e-3 0.1 --method pmmp", PMMP(alpha=1e-4, u=Geometric(1e-3, 0.1), updates=ExactGates())),
     ],
 )
 def test_options_come_in_any_order_and_say_which_method_it_is(words: str, method: Method):

@@ -181,7 +181,7 @@ def test_a_run_says_itself_what_it_is_and_a_data_sets_name_is_enough(folder: Pat
     assert main(["pack", str(run), "--data", "digits", "-q"]) == 0
     assert main(["pack", str(run), "-q", "-o", "lossless.l0"]) == 0
     assert (run / "network-calibrated.l0").stat().st_size < 0.4 * (folder / "lossless.l0").stat().st_size
-    images = lz.load_digits(lz.Half.TEST)
+    images = lz.load_digits(lz.Part.TEST)
     inputs = images.inputs / images.white
     with torch.no_grad():
         before = model(inputs)

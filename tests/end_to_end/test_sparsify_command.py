@@ -87,12 +87,12 @@ def test_the_record_tells_the_truth_about_the_network(digits):
     assert record["seed"] == 3
     assert record["recipe"] == "fast"
 
-    from ellzero.data import Half, load_digits
+    from ellzero.data import Part, load_digits
     from ellzero.models import DigitsMLP
 
     model = DigitsMLP()
     model.load_state_dict(tensors, strict=True)
-    test = load_digits(Half.TEST)
+    test = load_digits(Part.TEST)
     wrong = model(test.inputs.float() / test.white).argmax(-1) != test.labels
     assert record["test_error_percent"] == pytest.approx(100 * float(wrong.double().mean()))
     assert record["details"]["wrong_images"] == torch.nonzero(wrong).flatten().tolist()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from child_processes import environment
-from ellzero.archive.compress import compress
+from ellzero.archive._compress import compress
 from ellzero.cli.l0 import l0
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows closes no streams like this")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ellzero.archive.compress import compress
+from ellzero.archive._compress import compress
 from ellzero.cli.listing import Data, look
 from ellzero.codec.bytes import stream
 

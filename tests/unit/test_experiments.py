@@ -17,7 +17,8 @@ from experiments.commands import CommandLine, Networks, picture, records
 from ellzero.cli.recipes import Recipe
 from ellzero.methods import Unregularised
 from ellzero.records import append_line, read_lines
-from ellzero.training import Bytes, Epochs
+from ellzero.targets import Bytes
+from ellzero.training import Epochs
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = {"lenet300": lenet300, "lenet5": lenet5, "pmmp": pmmp}

@@ -7,17 +7,17 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
+from ellzero.distributed import canonical_name
 from ellzero.params import (
     aliases,
     apply_masks_,
-    canonical_name,
     count_nonzeros,
     count_parameters,
     duplicate,
     everything,
     masks_from_zeros,
     named_parameters,
-    select,
+    select_parameters,
     weights,
 )
 
@@ -39,8 +39,8 @@ class Tied(nn.Module):
 def test_weights_are_selected_and_embeddings_norms_and_biases_are_not(tie: bool) -> None:
     attention = ["attention.in_proj_weight", "attention.out_proj.weight"]
     expected = ["embedding.weight", *attention] if tie else [*attention, "head.weight"]  # a head makes an embedding a weight
-    assert sorted(select(Tied(tie=tie))) == sorted(expected)
-    assert list(select(Tied(tie=tie), everything)) == list(named_parameters(Tied(tie=tie)))
+    assert sorted(select_parameters(Tied(tie=tie))) == sorted(expected)
+    assert list(select_parameters(Tied(tie=tie), everything)) == list(named_parameters(Tied(tie=tie)))
     assert "frozen.weight" not in named_parameters(Tied(tie=tie))
 
 
@@ -60,7 +60,7 @@ def test_a_rule_is_asked_with_the_plain_name_and_the_owner() -> None:
         asked.append((name, type(module)))
         return name == "0.bias"
 
-    assert list(select(AveragedModel(nn.Sequential(nn.Linear(2, 2))), rule)) == ["0.bias"]
+    assert list(select_parameters(AveragedModel(nn.Sequential(nn.Linear(2, 2))), rule)) == ["0.bias"]
     assert asked == [("0.weight", nn.Linear), ("0.bias", nn.Linear)]
 
 
@@ -90,7 +90,7 @@ def test_masks_of_zeros_and_unknown_names() -> None:
 
 def test_nothing_selected_is_an_error() -> None:
     with pytest.raises(ValueError, match="no parameter is selected"):
-        select(nn.Sequential(nn.Embedding(3, 2), nn.LayerNorm((2, 2))), weights)
+        select_parameters(nn.Sequential(nn.Embedding(3, 2), nn.LayerNorm((2, 2))), weights)
 
 
 @pytest.mark.parametrize(

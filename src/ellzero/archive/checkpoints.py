@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from ellzero.codec.network.tensors import Exact, Tied
+from ellzero.codec.network.tensors import ExactTensor, Tied
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,7 +66,7 @@ def _network_in(path: Path, loaded: Any) -> dict[Any, Any]:
     return table[found[0]]
 
 
-def write_checkpoint(file: BinaryIO, entries: Iterable[Exact | Tied]) -> int:
+def write_checkpoint(file: BinaryIO, entries: Iterable[ExactTensor | Tied]) -> int:
     """Writes tensors as a checkpoint of torch, which needs all of them in memory.
 
     Args:

@@ -1,4 +1,4 @@
-"""The file objects behind `ellzero.archive.compress.open`."""
+"""The file objects behind `ellzero.archive._compress.open`."""
 
 import io
 import os
@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from ellzero.codec.bytes.stream import DEFAULT_LEVEL, ByteEncoder, decode_blocks
-from ellzero.files import replacing
+from ellzero.files.whole import replacing
 
 # A union, because BytesIO has no name, which BinaryIO promises.
 BinaryFile = BinaryIO | io.BufferedIOBase

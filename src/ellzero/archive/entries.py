@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ellzero.archive.grids import Quantiser
 from ellzero.codec.errors import LimitError
-from ellzero.codec.network.dtypes import DType, Reading
+from ellzero.codec.network.dtypes import Reading
 from ellzero.codec.network.format import accept_all, write_network
 from ellzero.codec.network.grids import roundable
 from ellzero.codec.network.group import Accept
-from ellzero.codec.network.tensors import Description, Entry, Exact, Quantised, Tied
+from ellzero.codec.network.tensors import Description, Entry, ExactTensor, QuantisedTensor, Tied, values_of
 from ellzero.codec.streams import Sink
+from ellzero.quantise.grids import Quantiser
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ def write_entries(file: Sink, entries: Iterable[Entry], quantise: Quantiser | No
                 yield entry
                 continue
             stored = entry
-            if quantise is not None and isinstance(entry, Exact) and entry.name not in kept:
+            if quantise is not None and isinstance(entry, ExactTensor) and entry.name not in kept:
                 stored = quantised(entry, quantise)
             numbers = math.prod(entry.shape)
             counts["scalars"] += numbers
@@ -97,7 +97,7 @@ class Budget:
             raise LimitError(self._refusal)
 
 
-def quantised(entry: Exact, quantiser: Quantiser) -> Exact | Quantised:
+def quantised(entry: ExactTensor, quantiser: Quantiser) -> ExactTensor | QuantisedTensor:
     """Moves a tensor to a grid where its type has fractions and the quantiser wants it.
 
     Raises:
@@ -111,21 +111,14 @@ def quantised(entry: Exact, quantiser: Quantiser) -> Exact | Quantised:
     levels = quantiser.quantise(entry.name, values)
     if levels is None:
         return entry
-    return Quantised(
+    return QuantisedTensor(
         name=entry.name, dtype=entry.dtype, shape=entry.shape, levels=levels.levels, grid=levels.grid, image_width=entry.image_width
     )
 
 
-def values_of(entry: Exact) -> np.ndarray:
-    """Returns the numbers of a floating-point tensor as doubles, in its shape."""
-    if entry.dtype is DType.BF16:
-        return (entry.words.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64).reshape(entry.shape)
-    return entry.array().astype(np.float64)
-
-
-def nonzeros(entry: Exact | Quantised) -> int:
+def nonzeros(entry: ExactTensor | QuantisedTensor) -> int:
     """Counts the numbers of a tensor that are not zero."""
-    if isinstance(entry, Quantised):
+    if isinstance(entry, QuantisedTensor):
         return int(np.count_nonzero(entry.levels))
     if entry.dtype.reading is Reading.FLOAT:
         # The sign of a zero is a bit, too, but no number.

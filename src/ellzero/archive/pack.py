@@ -7,13 +7,13 @@ from typing import BinaryIO
 
 from ellzero.archive.checkpoints import CHECKPOINTS, write_checkpoint
 from ellzero.archive.entries import Budget, Report, nonzeros, write_entries
-from ellzero.archive.grids import Quantiser
 from ellzero.archive.safetensors_files import write_safetensors
 from ellzero.archive.sources import tensors_of
 from ellzero.codec.container import DEFAULT_LIMIT, ContainerReader, Kind
 from ellzero.codec.network.format import checked_groups, decode_network, read_network
 from ellzero.codec.network.tensors import Tied
 from ellzero.codec.streams import Sink, Source
+from ellzero.quantise.grids import Quantiser
 
 
 @dataclass(frozen=True, kw_only=True)

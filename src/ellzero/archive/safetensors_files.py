@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from ellzero.codec.network.dtypes import DType
-from ellzero.codec.network.tensors import Exact, Tied
+from ellzero.codec.network.tensors import ExactTensor, Tied
 
 _MAX_HEADER = 100 << 20
 _PIECE = 1 << 20
@@ -85,7 +85,7 @@ def _place(name: str, given: Any, base: int, size: int) -> Place:
     return place
 
 
-def read_tensor(file: BinaryIO, place: Place) -> Exact:
+def read_tensor(file: BinaryIO, place: Place) -> ExactTensor:
     """Reads one tensor.
 
     Raises:
@@ -96,10 +96,10 @@ def read_tensor(file: BinaryIO, place: Place) -> Exact:
     if file.readinto(data) != place.num_bytes:  # type: ignore[attr-defined]  # files and BytesIO have it, their protocol does not
         raise ValueError(f"the file ends within {place.name!r}")
     words = np.frombuffer(data, place.dtype.word_type)
-    return Exact(name=place.name, dtype=place.dtype, shape=place.shape, words=words)
+    return ExactTensor(name=place.name, dtype=place.dtype, shape=place.shape, words=words)
 
 
-def write_safetensors(file: BinaryIO, entries: Iterable[Exact | Tied], *, folder: Path | None = None) -> int:
+def write_safetensors(file: BinaryIO, entries: Iterable[ExactTensor | Tied], *, folder: Path | None = None) -> int:
     """Writes a safetensors file; tied tensors are written as often as they have names, since the format knows no ties.
 
     The header comes first and needs all shapes: the tensors wait in a temporary file, not in memory.

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from ellzero.archive.calibrate import Calibrated
 from ellzero.archive.entries import Report, write_entries
-from ellzero.archive.grids import Quantiser
 from ellzero.archive.sources import image_width as guessed_width
 from ellzero.archive.torch_tensors import from_torch
 from ellzero.codec.network.tensors import Entry, Tied
 from ellzero.codec.streams import Sink
-from ellzero.files import replacing
+from ellzero.files.whole import replacing
 from ellzero.params import require_module
+from ellzero.quantise.calibrate import Calibrated
+from ellzero.quantise.grids import Quantiser
 
 
 def save_file(

@@ -14,7 +14,7 @@ import numpy as np
 
 from ellzero.archive.checkpoints import CHECKPOINTS, read_checkpoint
 from ellzero.archive.safetensors_files import read_header, read_tensor
-from ellzero.codec.network.tensors import Entry, Exact, Tied
+from ellzero.codec.network.tensors import Entry, ExactTensor, Tied
 
 # What a folder's network is called, the likelier first: by a run of `ellzero sparsify`, and by Hugging Face with safetensors and without.
 _NAMES = (
@@ -122,7 +122,7 @@ def tensors_of(path: Path) -> Iterator[Entry]:
             yield entry
 
 
-def _all_tensors(path: Path) -> Iterator[Exact]:
+def _all_tensors(path: Path) -> Iterator[ExactTensor]:
     source = find_network(path)
     first = True
     for file, promised in source.parts.items():
@@ -136,13 +136,13 @@ def _all_tensors(path: Path) -> Iterator[Exact]:
             raise ValueError(f"{source.named} says that {file.name} holds {min(promised - held)!r}, which it lacks: get both again")
 
 
-def _safetensors(path: Path) -> Iterator[Exact]:
+def _safetensors(path: Path) -> Iterator[ExactTensor]:
     with open(path, "rb") as file:
         for place in read_header(file, path)[0]:
             yield read_tensor(file, place)
 
 
-def _checkpoint(path: Path) -> Iterator[Exact]:
+def _checkpoint(path: Path) -> Iterator[ExactTensor]:
     state = read_checkpoint(path)
     from ellzero.archive.torch_tensors import from_torch
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ellzero.codec.network.dtypes import DType
-from ellzero.codec.network.tensors import Exact
+from ellzero.codec.network.tensors import ExactTensor
 
 _TYPES: Mapping[DType, torch.dtype] = {
     DType.F32: torch.float32,
@@ -32,13 +32,13 @@ _TYPES: Mapping[DType, torch.dtype] = {
 _NAMES = {kind: dtype for dtype, kind in _TYPES.items()}
 
 
-def from_torch(name: str, tensor: Tensor, *, image_width: int = 0) -> Exact:
+def from_torch(name: str, tensor: Tensor, *, image_width: int = 0) -> ExactTensor:
     """Takes the bits of a tensor, whatever its type, device and layout.
 
     Args:
         name: of the tensor in its network.
         tensor: dense.
-        image_width: as in `Exact`.
+        image_width: as in `ExactTensor`.
 
     Raises:
         TypeError: a type or layout that no network file knows, or no numbers at all.
@@ -51,10 +51,10 @@ def from_torch(name: str, tensor: Tensor, *, image_width: int = 0) -> Exact:
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     plain = torch.view_as_real(plain) if plain.is_complex() else plain
     words = plain.reshape(-1).view(torch.uint8).numpy().view(dtype.word_type) if plain.numel() else np.zeros(0, dtype.word_type)
-    return Exact(name=name, dtype=dtype, shape=tuple(tensor.shape), words=words, image_width=image_width)
+    return ExactTensor(name=name, dtype=dtype, shape=tuple(tensor.shape), words=words, image_width=image_width)
 
 
-def to_torch(entry: Exact) -> Tensor:
+def to_torch(entry: ExactTensor) -> Tensor:
     """Makes a tensor of what was decoded, in memory of its own.
 
     Raises:

@@ -13,7 +13,7 @@ from ellzero.cli.arguments import UsageError
 from ellzero.cli.bench_run import Result, measure
 from ellzero.cli.compress import Files, Quiet
 from ellzero.cli.messages import say
-from ellzero.manners import STANDARD
+from ellzero.files.streams import STANDARD
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,7 +71,7 @@ def _has_package(other: Other) -> bool:
 
 
 def _ellzero(level: int) -> Coder:
-    from ellzero.archive.compress import compress, decompress
+    from ellzero.archive._compress import compress, decompress
 
     # Short and no noise, so that it goes through the model: a stored block would compile nothing.
     sample = b"It is compiled, or taken from its cache, before the clock runs. " * 20

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ellzero.cli.bench_coders import coder
-from ellzero.manners import open_input
+from ellzero.files.streams import open_input
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
 from ellzero.cli.arguments import UsageError, num_bytes
-from ellzero.manners import STANDARD
+from ellzero.files.streams import STANDARD
 
 # Types that tyro knows by itself: it checks defaults of others by a library whose import takes a fifth of the start of a command.
 if TYPE_CHECKING:

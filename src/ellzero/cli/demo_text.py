@@ -4,7 +4,7 @@ import lzma
 import time
 from importlib.resources import files
 
-from ellzero.archive.compress import compress, decompress
+from ellzero.archive._compress import compress, decompress
 
 _LEVEL = 1
 

@@ -23,9 +23,10 @@ from ellzero.codec.bytes.parameters import BLOCK, model_for
 from ellzero.codec.bytes.stream import ByteEncoder, Part, decode_blocks
 from ellzero.codec.container import DEFAULT_LIMIT, MAGIC, ContainerReader, Kind, Original, Tally
 from ellzero.codec.errors import FormatError
-from ellzero.codec.jit import before_numba
 from ellzero.codec.streams import Sink, Source
-from ellzero.manners import STANDARD, FileError, check_removable, open_input, open_output, remove_input
+from ellzero.files.errors import FileError
+from ellzero.files.streams import STANDARD, check_removable, open_input, open_output, remove_input
+from ellzero.jit.kernels import before_numba
 
 SUFFIX = ".l0"
 _DECODING = 8.0  # microseconds a byte, where the level is not known

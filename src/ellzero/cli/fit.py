@@ -6,10 +6,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ellzero.cli.problem import Problem
 from ellzero.data import Dataset
-from ellzero.pruning.trace import evaluating
+from ellzero.surgery.trace import evaluating
 from ellzero.training import classification_loss
+from ellzero.training.problem import Problem
 
 _READERS: dict[str, tuple[str, ...]] = {
     Dataset.MNIST.value: ("lenet-300-100", "lenet-5-caffe"),

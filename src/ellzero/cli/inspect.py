@@ -30,7 +30,7 @@ class Inspect:
         from ellzero.archive.pack import contents
         from ellzero.cli.arguments import num_bytes
         from ellzero.cli.several import naming
-        from ellzero.manners import open_input
+        from ellzero.files.streams import open_input
 
         max_size = num_bytes(self.max_size)
         with naming(self.file), open_input(self.file, terminal=False) as file:

@@ -10,7 +10,7 @@ import tyro
 
 from ellzero.cli.arguments import UsageError
 from ellzero.cli.compress import Files, Quiet, Verbose
-from ellzero.manners import STANDARD
+from ellzero.files.streams import STANDARD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ def look(path: Path) -> Data | Network:
         FormatError: the file is damaged; its checks are compared, and data are not decoded.
     """
     from ellzero.codec.container import ContainerReader, Kind
-    from ellzero.manners import open_input
+    from ellzero.files.streams import open_input
 
     with open_input(path, terminal=False) as file:
         if not file.seekable():

@@ -6,13 +6,13 @@ from typing import Any
 
 from ellzero.cli.method_options import MethodName, UpdatesName, given
 from ellzero.cli.sparsify import Sparsify
-from ellzero.methods import ADMM, DRR, PMMP, RL1, Alternating, Exact, Method, Simultaneous, Unregularised, geometric
-from ellzero.methods.pmmp_updates import Updates
+from ellzero.methods import ADMM, DRR, PMMP, RL1, Alternating, ExactGates, Method, Simultaneous, Unregularised, geometric
+from ellzero.methods.pmmp.updates import Updates
 
 _UPDATES: dict[UpdatesName, Callable[[], Updates]] = {
     UpdatesName.SIMULTANEOUS: Simultaneous,
     UpdatesName.ALTERNATING: Alternating,
-    UpdatesName.EXACT: Exact,
+    UpdatesName.EXACT: ExactGates,
 }
 
 

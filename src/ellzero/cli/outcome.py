@@ -14,14 +14,15 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from ellzero.archive.load import load_model
-from ellzero.cli.problem import Problem
 from ellzero.cli.recipes import Recipe
 from ellzero.cli.sparsify import Sparsify
 from ellzero.description import TensorCount, entropy_bits, nats_to_bits
-from ellzero.params import aliases, canonical_name, count_nonzeros
+from ellzero.distributed import canonical_name
+from ellzero.params import aliases, count_nonzeros
 from ellzero.plots import draw_network, plot_curves
 from ellzero.records import Record, versions, write_json
-from ellzero.training import Batches, Sparse, classification_error, error_rate, mean_loss
+from ellzero.training import Batches, SparsifyResult, classification_error, error_rate, mean_loss
+from ellzero.training.problem import Problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +36,11 @@ class Outcome:
     """
 
     record: Record
-    sparse: Sparse
+    sparse: SparsifyResult
     pictures: tuple[Path, ...]
 
 
-def measure(options: Sparsify, recipe: Recipe, problem: Problem, sparse: Sparse, dense: nn.Module) -> Outcome:
+def measure(options: Sparsify, recipe: Recipe, problem: Problem, sparse: SparsifyResult, dense: nn.Module) -> Outcome:
     """Measures a finished network on the test data, draws it, and writes the record."""
     folder = options.output
     test = list(problem.test())
@@ -97,7 +98,7 @@ def error_percent(model: nn.Module, problem: Problem, test: Batches) -> float | 
     return None if problem.error_fn is None else 100.0 * error_rate(model, problem.error_fn, test)
 
 
-def last_valid_error(sparse: Sparse) -> float | None:
+def last_valid_error(sparse: SparsifyResult) -> float | None:
     """Looks up the last validation error, in per cent."""
     error = sparse.history[-1].valid_error if sparse.history else None
     return None if error is None else 100.0 * error
@@ -115,7 +116,7 @@ def to_safetensors(model: nn.Module) -> bytes:
     return safetensors.torch.save(tensors, metadata={"format": "pt", **aliases(model)})
 
 
-def draw(sparse: Sparse, folder: Path) -> tuple[Path, ...]:
+def draw(sparse: SparsifyResult, folder: Path) -> tuple[Path, ...]:
     """Draws loss and sparsity over the epochs and, for chains of linear layers, the network before and after random gradient pruning."""
     pictures = list(plot_curves([asdict(entry) for entry in sparse.history], folder / "curves"))
     before, after = layers_of(sparse.before_rgp, sparse.model), layers_of(sparse.after_rgp, sparse.model)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ellzero.manners import STANDARD
+from ellzero.files.streams import STANDARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ellzero.archive.grids import Quantiser
     from ellzero.codec.network.tensors import Entry
+    from ellzero.quantise.grids import Quantiser
 
 SUFFIX = ".l0"
 
@@ -92,7 +92,8 @@ class Pack:
         from ellzero.archive.pack import pack
         from ellzero.archive.sources import files_of, tensors_of
         from ellzero.cli.messages import say
-        from ellzero.manners import FileError, open_output
+        from ellzero.files.errors import FileError
+        from ellzero.files.streams import open_output
 
         self.check()
         if str(self.network) == STANDARD:
@@ -136,8 +137,8 @@ class Pack:
         Raises:
             UsageError: they do not.
         """
-        from ellzero.archive.grids import LogGrid, UniformGrid
         from ellzero.cli.arguments import UsageError
+        from ellzero.quantise.grids import LogGrid, UniformGrid
 
         if self.lossless and self.moved is not None:
             raise UsageError("--lossless contradicts --quantise, --data and --fold-batchnorm: leave it out, or them")
@@ -169,8 +170,8 @@ class Pack:
         Raises:
             ValueError: a ratio or an error out of range, or the network is damaged.
         """
-        from ellzero.archive.grids import LogGrid, UniformGrid
-        from ellzero.archive.shared_step import shared_step
+        from ellzero.quantise._shared_step import shared_step
+        from ellzero.quantise.grids import LogGrid, UniformGrid
 
         match self.quantise:
             case GridName.LOG:
@@ -210,7 +211,7 @@ class Unpack:
         from ellzero.cli.arguments import num_bytes
         from ellzero.cli.messages import say
         from ellzero.cli.several import naming
-        from ellzero.manners import open_input, open_output
+        from ellzero.files.streams import open_input, open_output
 
         max_size = num_bytes(self.max_size)
         with naming(self.file), open_input(self.file, terminal=False) as file:

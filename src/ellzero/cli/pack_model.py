@@ -11,22 +11,22 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ellzero.archive.calibrate import Calibrated
 from ellzero.archive.entries import Report, write_entries
-from ellzero.archive.fold_batchnorm import fold_batchnorm_, normalisations
-from ellzero.archive.grids import UniformGrid
 from ellzero.archive.save import buffers_of, write_model
 from ellzero.archive.sources import tensors_of
-from ellzero.archive.synthesise import synthetic_inputs
 from ellzero.archive.torch_tensors import from_torch, to_torch
 from ellzero.cli.arguments import UsageError
 from ellzero.cli.pack import Pack
-from ellzero.cli.problem import Problem, dataset_for, imported, network, resident, wants_channels
-from ellzero.codec.network.tensors import Entry, Quantised, Tied
+from ellzero.codec.network.tensors import Entry, QuantisedTensor, Tied
 from ellzero.codec.streams import Sink
 from ellzero.data import Dataset, load_images
-from ellzero.pruning.random_gradient import call_model
-from ellzero.pruning.trace import evaluating
+from ellzero.pruning._random_gradient import call_model
+from ellzero.quantise.calibrate import Calibrated
+from ellzero.quantise.fold_batchnorm import fold_batchnorm_, normalisations
+from ellzero.quantise.grids import UniformGrid
+from ellzero.quantise.synthesise import synthetic_inputs
+from ellzero.surgery.trace import evaluating
+from ellzero.training.problem import Problem, dataset_for, imported, network, resident, wants_channels
 
 SAMPLES, MADE_UP = 128, 64
 # Inputs that are made up are trusted less. Chosen on training images.
@@ -150,7 +150,7 @@ def load_tensors(model: nn.Module, path: Path, name: str) -> nn.Module:
     """
     loaded: dict[str, Tensor] = {}
     for entry in checked(tensors_of(path), model, path, name):
-        assert not isinstance(entry, Quantised)
+        assert not isinstance(entry, QuantisedTensor)
         loaded[entry.name] = loaded[entry.of] if isinstance(entry, Tied) else to_torch(entry)
     model.load_state_dict(loaded, strict=False)
     return model.eval()

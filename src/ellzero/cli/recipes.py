@@ -11,7 +11,8 @@ from ellzero.data import Augmentation, Shifts
 from ellzero.methods import DRR, RL1, Method, geometric
 from ellzero.params import Selector, everything
 from ellzero.pruning import Within
-from ellzero.training import Anneal, Cosine, Cycles, Distill, Epochs, NonZeros, Saturation, Target, Warm
+from ellzero.targets import NonZeros
+from ellzero.training import Anneal, Cosine, Cycles, Distill, Epochs, Saturation, Target, Warm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ class Recipe:
     copies: int | None = None
     method: Method = field(default_factory=lambda: DRR(alpha=7e-5, beta=5.0, proximal=True))
     target: Target | None = None
-    params: Selector = everything
+    select: Selector = everything
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -68,19 +69,19 @@ def smallest() -> Recipe:
         target=NonZeros(1480),
         options={
             "epochs": Epochs(prelude=20, regularise=8, fine_tune=0),
-            "prelude_lr": Cosine(start=1e-3, end=1e-5),
+            "prelude_lr": Cosine(first=1e-3, last=1e-5),
             "warm": Warm(method=RL1(alpha=1.5e-4, proximal=True), epochs=6, lr=1.5e-3),
             "lr": 1.5e-3,
             "cycles": Cycles(
                 start=9000,
                 count=45,
                 epochs=2,
-                lr=Cosine(start=2.5e-3, end=1.5e-3),
+                lr=Cosine(first=2.5e-3, last=1.5e-3),
                 regrow=0.5,
                 method=DRR(alpha=geometric(1.5e-4, 1e-4), beta=5.0, proximal=True),
                 power=0.25,
             ),
-            "anneal": Anneal(epochs=40, lr=Cosine(start=2e-3, end=2e-5), method=DRR(alpha=7e-5, beta=5.0, proximal=True), finish_epochs=0),
+            "anneal": Anneal(epochs=40, lr=Cosine(first=2e-3, last=2e-5), method=DRR(alpha=7e-5, beta=5.0, proximal=True), finish_epochs=0),
             "distill": Distill(weight=0.5, temperature=2.0),
         },
     )
@@ -93,9 +94,9 @@ def fast() -> Recipe:
         method=DRR(alpha=1e-4, beta=5.0, proximal=True),
         options={
             "epochs": Epochs(prelude=6, regularise=14, fine_tune=8),
-            "prelude_lr": Cosine(start=2e-3, end=1e-4),
+            "prelude_lr": Cosine(first=2e-3, last=1e-4),
             "lr": 2e-3,
-            "fine_tune_lr": Cosine(start=1e-3, end=1e-5),
+            "fine_tune_lr": Cosine(first=1e-3, last=1e-5),
             "accept": Within(relative=0.05),
         },
     )

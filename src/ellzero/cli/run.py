@@ -7,18 +7,19 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from ellzero.archive.grids import LogGrid
 from ellzero.archive.save import save_model
 from ellzero.cli.fit import require_fit
 from ellzero.cli.method import chosen_method
 from ellzero.cli.outcome import Outcome, measure, show, to_safetensors
-from ellzero.cli.problem import Problem, dataset_for, image_problem, imported, network, wants_channels
 from ellzero.cli.recipes import RECIPES, Recipe, scaled_to_digits
 from ellzero.cli.sparsify import Sparsify, prepare_folder, remove_folder
-from ellzero.files import replacing
+from ellzero.files.whole import replacing
 from ellzero.methods import Unregularised
+from ellzero.quantise.grids import LogGrid
 from ellzero.records import append_line, read_lines
-from ellzero.training import Bytes, Checkpoint, Epoch, ErrorIncrease, NonZeros, Sparse, sparsify
+from ellzero.targets import Bytes, ErrorIncrease, NonZeros
+from ellzero.training import Checkpoint, Epoch, SparsifyResult, sparsify
+from ellzero.training.problem import Problem, dataset_for, image_problem, imported, network, wants_channels
 
 
 def run_sparsify(options: Sparsify, recipe: Recipe | None = None) -> Outcome:
@@ -135,7 +136,7 @@ def problem_for(options: Sparsify, recipe: Recipe, model: nn.Module) -> Problem:
 
 def select_network(
     model: nn.Module, problem: Problem, recipe: Recipe, folder: Path, *, seed: int, resume: bool = False, progress: bool = False
-) -> Sparse:
+) -> SparsifyResult:
     """Trains and sparsifies; reads no test data."""
     log = folder / "log.jsonl"
     if not resume:
@@ -156,7 +157,7 @@ def select_network(
         method=recipe.method,
         target=recipe.target,
         error_fn=problem.error_fn,
-        params=recipe.params,
+        select=recipe.select,
         seed=seed,
         checkpoint=Checkpoint(path=folder / "checkpoint.pt", resume=resume),
         on_epoch=write,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ellzero.cli.messages import say
 from ellzero.codec.errors import FormatError, LimitError
-from ellzero.manners import STANDARD
+from ellzero.files.streams import STANDARD
 
 
 def each(files: Sequence[Path], job: Callable[[Path], None]) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from ellzero.manners import FileError, reader_of_output
+from ellzero.files.errors import FileError
+from ellzero.files.streams import reader_of_output
 
 
 class _Closed(io.RawIOBase):

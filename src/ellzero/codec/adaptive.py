@@ -11,8 +11,8 @@ probability of 1 times 2^22 in the high bits, and how often it was used in the l
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.codec.jit import Integer, kernel
 from ellzero.codec.kernels import Buffer, State, decode_bit, decode_raw, encode_bit, encode_raw
+from ellzero.jit.kernels import Integer, kernel
 
 NEW = 1 << 31  # a probability of one half, not used yet
 NEW_TWO_SPEED = (1 << 31) + (1 << 15)

@@ -5,7 +5,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.codec.jit import Integer, kernel
 from ellzero.codec.kernels import (
     Buffer,
     State,
@@ -17,6 +16,7 @@ from ellzero.codec.kernels import (
     encode_symbol,
     take_symbol,
 )
+from ellzero.jit.kernels import Integer, kernel
 
 
 @kernel

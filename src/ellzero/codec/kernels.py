@@ -17,7 +17,7 @@ Martin, Range encoding: an algorithm for removing redundancy from a digitised me
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.codec.jit import Integer, kernel
+from ellzero.jit.kernels import Integer, kernel
 
 PROBABILITY_BITS = 16
 MAX_TOTAL_BITS = 24

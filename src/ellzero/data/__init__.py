@@ -6,7 +6,7 @@ from ellzero.data.digits import load_digits
 from ellzero.data.find import find_data
 from ellzero.data.hub import HUB_SOURCES, HubSource, load_from_hub
 from ellzero.data.idx import read_idx
-from ellzero.data.images import Dataset, Half, Images, Split, split
+from ellzero.data.images import Dataset, Images, Part, Split, split
 from ellzero.data.load import load_held_out, load_images
 from ellzero.data.mnist import load_fashion_mnist, load_mnist
 from ellzero.data.resident import Batch, Resident
@@ -20,9 +20,9 @@ __all__ = [
     "Chain",
     "Dataset",
     "Elastic",
-    "Half",
     "HubSource",
     "Images",
+    "Part",
     "Resident",
     "Shifts",
     "Split",

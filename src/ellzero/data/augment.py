@@ -161,7 +161,7 @@ class Elastic:
         height, width = images.shape[-2:]
         coarse = (draws.to(images.dtype) * 2 - 1).reshape(len(images), 2, self.points, self.points) * self.pixels
         moves = functional.interpolate(coarse, (height, width), mode="bicubic", align_corners=True)
-        # grid_sample measures in half widths and half heights.
+        # grid_sample measures in part widths and part heights.
         moves = moves.permute(0, 2, 3, 1) * moves.new_tensor((2 / width, 2 / height))
         identity = torch.eye(2, 3, dtype=images.dtype, device=images.device)[None]
         return _sample(images, functional.affine_grid(identity, [1, 1, height, width], align_corners=False) + moves)

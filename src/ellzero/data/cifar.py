@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ellzero.data.find import CIFAR10_FIRST_TEST, CIFAR10_TEST, cifar10_batch, find_data, find_file
-from ellzero.data.images import Dataset, Half, Images
+from ellzero.data.images import Dataset, Images, Part
 
 _RECORD_BYTES = 1 + 3 * 32 * 32
 _XZ = b"\xfd7zXZ\0"
@@ -40,14 +40,14 @@ HELD_OUT_BATCHES = (5,)
 
 
 def load_cifar10(
-    directory: str | os.PathLike[str] | None = None, half: Half = Half.TRAIN, *, batches: Sequence[int] = TRAIN_BATCHES
+    directory: str | os.PathLike[str] | None = None, part: Part = Part.TRAIN, *, batches: Sequence[int] = TRAIN_BATCHES
 ) -> Images:
     """Loads training or test images of CIFAR-10, 3x32x32 pixels; files that are not asked for are not opened.
 
     Args:
         directory: where its files are, see `find_data`; None for the folder named by ELLZERO_DATA.
-        half: which half. Where `test_batch.bin` is not there but its first 1,000 images are (`test_batch_first1000.bin`), those are loaded.
-        batches: which files of the training half, from 1 to 5, 10,000 images each: 1 to 3 to train on, 5 to hold out.
+        part: which part. Where `test_batch.bin` is not there but its first 1,000 images are (`test_batch_first1000.bin`), those are loaded.
+        batches: which files of the training part, from 1 to 5, 10,000 images each: 1 to 3 to train on, 5 to hold out.
 
     Returns:
         The images and labels in the files' order.
@@ -59,7 +59,7 @@ def load_cifar10(
     if not batches or not set(batches) <= set(range(1, 6)):
         raise ValueError(f"batches={tuple(batches)}: expected at least one of 1 to 5")
     folder = find_data(Dataset.CIFAR10, directory)
-    if half is Half.TRAIN:
+    if part is Part.TRAIN:
         parts = [_read(folder, cifar10_batch(number), 10_000) for number in batches]
     elif find_file(folder, CIFAR10_TEST) is None and find_file(folder, CIFAR10_FIRST_TEST) is not None:
         parts = [_read(folder, CIFAR10_FIRST_TEST, 1000)]
@@ -67,7 +67,7 @@ def load_cifar10(
         parts = [_read(folder, CIFAR10_TEST, 10_000)]
     records = torch.from_numpy(np.concatenate(parts))
     inputs = records[:, 1:].reshape(-1, 3, 32, 32)
-    return Images(inputs=inputs, labels=records[:, 0].long(), name=Dataset.CIFAR10.value, half=half)
+    return Images(inputs=inputs, labels=records[:, 0].long(), name=Dataset.CIFAR10.value, part=part)
 
 
 def standardised(inputs: UInt8[Tensor, "n 3 height width"]) -> Float[Tensor, "n 3 height width"]:

@@ -3,21 +3,21 @@
 import os
 from pathlib import Path
 
-from ellzero.data.images import Dataset, Half
+from ellzero.data.images import Dataset, Part
 
 ENVIRONMENT_VARIABLE = "ELLZERO_DATA"
 
-_PREFIXES = {Half.TRAIN: "train", Half.TEST: "t10k"}
+_PREFIXES = {Part.TRAIN: "train", Part.TEST: "t10k"}
 
 
-def images_file(half: Half) -> str:
-    """Names the IDX file of the images of one half, without `.gz`."""
-    return f"{_PREFIXES[half]}-images-idx3-ubyte"
+def images_file(part: Part) -> str:
+    """Names the IDX file of the images of one part, without `.gz`."""
+    return f"{_PREFIXES[part]}-images-idx3-ubyte"
 
 
-def labels_file(half: Half) -> str:
-    """Names the IDX file of the labels of one half, without `.gz`."""
-    return f"{_PREFIXES[half]}-labels-idx1-ubyte"
+def labels_file(part: Part) -> str:
+    """Names the IDX file of the labels of one part, without `.gz`."""
+    return f"{_PREFIXES[part]}-labels-idx1-ubyte"
 
 
 CIFAR10_TEST = "test_batch.bin"
@@ -34,7 +34,7 @@ def files_of(dataset: Dataset) -> list[str]:
     """Names the files of a data set, without the ending of a compressed one."""
     if dataset is Dataset.CIFAR10:
         return [*map(cifar10_batch, range(1, 6)), CIFAR10_TEST, CIFAR10_FIRST_TEST]
-    return [name(half) for half in Half for name in (images_file, labels_file)]
+    return [name(part) for part in Part for name in (images_file, labels_file)]
 
 
 def find_file(directory: Path, name: str) -> Path | None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ellzero.data.images import Dataset, Half, Images
+from ellzero.data.images import Dataset, Images, Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +18,7 @@ class HubSource:
         revision: the commit, so that the data cannot change under a recipe.
         image: the column of images.
         label: the column of labels.
-        sizes: images of the training and of the test half.
+        sizes: images of the training and of the test part.
         shape: of one image as it is stored, channels last.
     """
 
@@ -51,12 +51,12 @@ HUB_SOURCES = {
 """The sets that can be had by name, and the revision of each."""
 
 
-def load_from_hub(dataset: Dataset, half: Half = Half.TRAIN, source: HubSource | None = None) -> Images:
-    """Loads one half of a data set from the Hugging Face hub, downloading it the first time.
+def load_from_hub(dataset: Dataset, part: Part = Part.TRAIN, source: HubSource | None = None) -> Images:
+    """Loads one part of a data set from the Hugging Face hub, downloading it the first time.
 
     Args:
         dataset: which one; the digits come with the package and are not there.
-        half: which half.
+        part: which part.
         source: where it lies, in place of the one in `HUB_SOURCES`.
 
     Returns:
@@ -73,14 +73,14 @@ def load_from_hub(dataset: Dataset, half: Half = Half.TRAIN, source: HubSource |
         import datasets  # pyright: ignore[reportMissingImports]  # an extra, which the type checker's environment lacks
     except ImportError as error:
         raise ImportError("data sets by name need the package `datasets`: pip install 'ellzero[data]'") from error
-    rows: Any = datasets.load_dataset(source.repository, split=half.value, revision=source.revision)
+    rows: Any = datasets.load_dataset(source.repository, split=part.value, revision=source.revision)
     inputs = np.stack([np.asarray(image, dtype=np.uint8) for image in rows[source.image]])
     labels = np.asarray(list(rows[source.label]), dtype=np.int64)
-    expected = (source.sizes[half is Half.TEST], *source.shape)
+    expected = (source.sizes[part is Part.TEST], *source.shape)
     if inputs.shape != expected or len(labels) != expected[0]:
         where = f"{source.repository} at {source.revision}"
         raise ValueError(f"{where}: images {inputs.shape} and {len(labels)} labels, expected {expected} and {expected[0]}")
     pixels = torch.from_numpy(inputs)
     if len(source.shape) == 3:
         pixels = pixels.permute(0, 3, 1, 2).contiguous()
-    return Images(inputs=pixels, labels=torch.from_numpy(labels), name=dataset.value, half=half)
+    return Images(inputs=pixels, labels=torch.from_numpy(labels), name=dataset.value, part=part)

@@ -9,8 +9,8 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 
-class Half(enum.Enum):
-    """The half of a data set: test images are read from disk only where the test half is asked for."""
+class Part(enum.Enum):
+    """The part of a data set: test images are read from disk only where the test part is asked for."""
 
     TRAIN = "train"
     TEST = "test"
@@ -27,13 +27,13 @@ class Dataset(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Images:
-    """One half of a set of labelled images.
+    """One part of a set of labelled images.
 
     Attributes:
         inputs: pixels from 0 (background) to `white`, as stored; colours are channels, and grey images have none.
         labels: the class of each image (m = n), from 0 to num_classes - 1.
         name: the data set's name.
-        half: which half this is.
+        part: which part this is.
         num_classes: the number of classes.
         white: the pixel value that becomes 1.0: 255 for MNIST and Fashion-MNIST, 16 for the digits.
     """
@@ -41,12 +41,12 @@ class Images:
     inputs: UInt8[Tensor, "n *channels height width"]
     labels: Int64[Tensor, " m"]
     name: str
-    half: Half
+    part: Part
     num_classes: int = 10
     white: int = 255
 
     def __post_init__(self) -> None:
-        what = f"{self.name}, {self.half.value} half"
+        what = f"{self.name}, {self.part.value} part"
         if len(self.inputs) != len(self.labels):
             raise ValueError(f"{what}: {len(self.inputs)} images but {len(self.labels)} labels, expected as many")
         wrong = torch.nonzero((self.labels < 0) | (self.labels >= self.num_classes)).flatten()
@@ -64,7 +64,7 @@ class Images:
             inputs=self.inputs[indices],
             labels=self.labels[indices],
             name=self.name,
-            half=self.half,
+            part=self.part,
             num_classes=self.num_classes,
             white=self.white,
         )

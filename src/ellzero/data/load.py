@@ -4,20 +4,20 @@ import os
 
 from ellzero.data.cifar import HELD_OUT_BATCHES, load_cifar10
 from ellzero.data.digits import load_digits
-from ellzero.data.images import Dataset, Half, Images
+from ellzero.data.images import Dataset, Images, Part
 from ellzero.data.mnist import load_fashion_mnist, load_mnist
 
 
-def load_images(dataset: Dataset, directory: str | os.PathLike[str] | None = None, half: Half = Half.TRAIN) -> Images:
-    """Loads one half of a data set.
+def load_images(dataset: Dataset, directory: str | os.PathLike[str] | None = None, part: Part = Part.TRAIN) -> Images:
+    """Loads one part of a data set.
 
     Args:
         dataset: which one.
         directory: where its files are, see `find_data`; the digits, which come with the package, take none.
-        half: which half; the other's files are not opened.
+        part: which part; the other's files are not opened.
 
     Returns:
-        The images and labels; for CIFAR-10's training half, those of the files 1 to 3 (see `load_held_out`).
+        The images and labels; for CIFAR-10's training part, those of the files 1 to 3 (see `load_held_out`).
 
     Raises:
         FileNotFoundError: the files are not there.
@@ -25,15 +25,15 @@ def load_images(dataset: Dataset, directory: str | os.PathLike[str] | None = Non
     """
     match dataset:
         case Dataset.MNIST:
-            return load_mnist(directory, half)
+            return load_mnist(directory, part)
         case Dataset.FASHION_MNIST:
-            return load_fashion_mnist(directory, half)
+            return load_fashion_mnist(directory, part)
         case Dataset.CIFAR10:
-            return load_cifar10(directory, half)
+            return load_cifar10(directory, part)
         case Dataset.DIGITS:
             if directory is not None:
                 raise ValueError(f"the digits come with ellzero: expected no directory, got {directory}")
-            return load_digits(half)
+            return load_digits(part)
 
 
 def load_held_out(dataset: Dataset, directory: str | os.PathLike[str] | None = None) -> Images | None:

@@ -73,7 +73,7 @@ class PerStage:
             if not depths:
                 raise ValueError(
                     f"{name} lies in no module whose name is {self.prefix!r} and a number: pass another prefix, as PerStage(prefix='') for"
-                    " the modules of a list, or PerModule(), or leave the parameter out with params="
+                    " the modules of a list, or PerModule(), or leave the parameter out with select="
                 )
             groups[name] = ".".join(parts[: depths[-1]])
         return _factors(params, groups, len(set(groups.values())))

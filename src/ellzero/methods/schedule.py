@@ -39,32 +39,32 @@ class Ramp:
     """Goes linearly from one value to another while progress goes from `start` to `end`, and is constant outside.
 
     Attributes:
-        start_value: the value up to `start`.
-        end_value: the value from `end` on.
+        first: the value up to `start`.
+        last: the value from `end` on.
         start: the progress at which the value begins to move.
         end: the progress at which it has arrived; a step where it equals `start`.
     """
 
-    start_value: float
-    end_value: float
+    first: float
+    last: float
     start: float = 0.0
     end: float = 1.0
 
     def __post_init__(self) -> None:
         _check_interval(self.start, self.end)
-        if not (math.isfinite(self.start_value) and math.isfinite(self.end_value)):
-            raise ValueError(f"a ramp needs finite values, got {self.start_value} and {self.end_value}")
+        if not (math.isfinite(self.first) and math.isfinite(self.last)):
+            raise ValueError(f"a ramp needs finite values, got {self.first} and {self.last}")
 
     @property
     def moving(self) -> bool:
         """Whether both values differ."""
-        return self.start_value != self.end_value
+        return self.first != self.last
 
     def __call__(self, progress: float) -> float:
         """Returns the value at `progress`."""
         fraction = _fraction(progress, self.start, self.end)
         # The weighted form meets both ends exactly, which start + fraction * difference does not.
-        return (1.0 - fraction) * self.start_value + fraction * self.end_value
+        return (1.0 - fraction) * self.first + fraction * self.last
 
 
 @dataclass(frozen=True)
@@ -72,62 +72,62 @@ class Geometric:
     """Goes from one positive value to another by equal factors over equal stretches of progress.
 
     Attributes:
-        start_value: the value up to `start`, positive.
-        end_value: the value from `end` on, positive.
+        first: the value up to `start`, positive.
+        last: the value from `end` on, positive.
         start: the progress at which the value begins to move.
         end: the progress at which it has arrived; a step where it equals `start`.
     """
 
-    start_value: float
-    end_value: float
+    first: float
+    last: float
     start: float = 0.0
     end: float = 1.0
 
     def __post_init__(self) -> None:
         _check_interval(self.start, self.end)
-        for value in (self.start_value, self.end_value):
+        for value in (self.first, self.last):
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"a geometric schedule needs positive finite values, got {value}: use lz.ramp to start from or end at 0")
 
     @property
     def moving(self) -> bool:
         """Whether both values differ."""
-        return self.start_value != self.end_value
+        return self.first != self.last
 
     def __call__(self, progress: float) -> float:
         """Returns the value at `progress`."""
         fraction = _fraction(progress, self.start, self.end)
-        return self.start_value ** (1.0 - fraction) * self.end_value**fraction
+        return self.first ** (1.0 - fraction) * self.last**fraction
 
 
-def ramp(start_value: float, end_value: float, start: float = 0.0, end: float = 1.0) -> Ramp:
+def ramp(first: float, last: float, start: float = 0.0, end: float = 1.0) -> Ramp:
     """Makes a linear schedule that is constant before `start` and after `end`.
 
     Args:
-        start_value: the value up to `start`.
-        end_value: the value from `end` on.
+        first: the value up to `start`.
+        last: the value from `end` on.
         start: progress in [0, 1].
         end: progress in [0, 1], at least `start`.
 
     Raises:
         ValueError: the interval is not within [0, 1] or in order, or a value is not finite.
     """
-    return Ramp(start_value, end_value, start, end)
+    return Ramp(first, last, start, end)
 
 
-def geometric(a: float, b: float, start: float = 0.0, end: float = 1.0) -> Geometric:
-    """Makes a schedule from `a` to `b` by equal factors, constant before `start` and after `end`.
+def geometric(first: float, last: float, start: float = 0.0, end: float = 1.0) -> Geometric:
+    """Makes a schedule from `first` to `last` by equal factors, constant before `start` and after `end`.
 
     Args:
-        a: the positive value up to `start`.
-        b: the positive value from `end` on.
+        first: the positive value up to `start`.
+        last: the positive value from `end` on.
         start: progress in [0, 1].
         end: progress in [0, 1], at least `start`.
 
     Raises:
         ValueError: the interval is not within [0, 1] or in order, or a value is not positive and finite.
     """
-    return Geometric(a, b, start, end)
+    return Geometric(first, last, start, end)
 
 
 def value_at(hyperparameter: Hyperparameter, at: At) -> float:

@@ -59,6 +59,6 @@ def gradients(params: Params) -> list[Tensor]:
         if parameter.grad is None:
             parameter.grad = zeros_like(parameter)
         elif parameter.grad.layout is not strided:
-            raise TypeError(f"the gradient of {name} is sparse, a penalty's is not: use sparse=False, or leave it out with params=")
+            raise TypeError(f"the gradient of {name} is sparse, a penalty's is not: use sparse=False, or leave it out with select=")
         grads.append(parameter.grad)
     return grads

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ellzero.files import replacing
+from ellzero.files.whole import replacing
 
 if TYPE_CHECKING:
     import matplotlib.figure

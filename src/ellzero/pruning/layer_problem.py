@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor, nn
 
+from ellzero.pruning._random_gradient import random_gradient
 from ellzero.pruning.layer_inputs import Forward, Regression, matrix, write_matrix_
 from ellzero.pruning.least_squares import damped, eliminate, kept_after, refit, squared_error
-from ellzero.pruning.random_gradient import random_gradient
 
 _SAMPLES = 2
 """Samples on which random gradient pruning looks at the network."""
@@ -155,7 +155,7 @@ def choose_(model: nn.Module, problems: Sequence[LayerProblem], budget: Budget, 
         problem.choose_(counts)
         if problem.cut:
             masks = random_gradient(
-                model, [example], params=lambda name, _module, _tensor: name in names, forward=forward, draws=1, seed=seed
+                model, [example], select=lambda name, _module, _tensor: name in names, forward=forward, draws=1, seed=seed
             )
             for other in problems[index:]:
                 other.drop_(masks)

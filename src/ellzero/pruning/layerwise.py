@@ -17,12 +17,13 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from ellzero.params import Selector, canonical_name, select, weights
-from ellzero.pruning.known import known
+from ellzero.distributed import canonical_name
+from ellzero.params import Selector, select_parameters, weights
+from ellzero.pruning._random_gradient import call_model
 from ellzero.pruning.layer_inputs import Forward, Layer, Regression, matrix, observe
 from ellzero.pruning.layer_problem import Allocation, Budget, LayerProblem, choose_, first_samples, size
-from ellzero.pruning.random_gradient import call_model
-from ellzero.pruning.trace import evaluating
+from ellzero.surgery.known import known
+from ellzero.surgery.trace import evaluating
 from ellzero.types import Masks
 
 
@@ -73,7 +74,7 @@ def layerwise_prune_(
     *,
     zeros: float | None = None,
     alpha: float | None = None,
-    params: Selector = weights,
+    select: Selector = weights,
     allocate: Allocation = Allocation.EVENLY,
     damping: float = 1e-4,
     per_feature: int | None = 50,
@@ -120,7 +121,7 @@ def layerwise_prune_(
         raise ValueError("inputs hold no sample: every batch is empty")
     generator = torch.Generator().manual_seed(seed)
     with evaluating(model):
-        layers = _layers(model, select(model, params))
+        layers = _layers(model, select_parameters(model, select))
         dense = [Regression.empty(name, layer) for name, (layer, _) in layers.items()]
         order = observe(model, batches, dense, forward=call, per_feature=per_feature, samples=samples, generator=generator)
         for one in dense:
@@ -162,10 +163,10 @@ def _layers(model: nn.Module, selected: Mapping[str, Tensor]) -> dict[str, tuple
             continue
         if isinstance(module, (nn.Conv1d, nn.Conv2d)) and module.groups > 1:
             raise ValueError(
-                f"{path} is a convolution with {module.groups} groups, which this method does not know: exclude it with params="
+                f"{path} is a convolution with {module.groups} groups, which this method does not know: exclude it with select="
             )
         if any(uses[id(parameter)] > 1 for parameter in module.parameters(recurse=False)):
-            raise ValueError(f"{path} shares a parameter with another layer, which would change with it: exclude it with params=")
+            raise ValueError(f"{path} shares a parameter with another layer, which would change with it: exclude it with select=")
         prunable = torch.full((matrix(module).shape[1],), id(module.weight) in chosen, device=module.weight.device)
         bias: Tensor | None = module.bias
         if bias is not None:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ellzero.params import select
+from ellzero.params import select_parameters
 from ellzero.types import Params
 
 
@@ -128,7 +128,7 @@ def magnitude_masks(
         raise ValueError(f"keep is a number of weights and cannot be negative, got {keep}")
     if threshold is not None and not threshold >= 0:
         raise ValueError(f"threshold is a magnitude and cannot be negative, got {threshold}")
-    ranking = rank(params if isinstance(params, Mapping) else select(params), min_keep=min_keep)
+    ranking = rank(params if isinstance(params, Mapping) else select_parameters(params), min_keep=min_keep)
     if threshold is not None:
         return ranking.masks_above(threshold)
     assert keep is not None

@@ -1,7 +1,6 @@
-"""Training: one line in a loop that exists, or the whole job."""
+"""The whole job: a recipe of stages, run by one driver to a target."""
 
-from ellzero.training.active_set import ActiveSet
-from ellzero.training.attach import attach
+from ellzero.training._sparsify import SparsifyResult, Target, sparsify
 from ellzero.training.batches import (
     Batches,
     ErrorFn,
@@ -12,24 +11,18 @@ from ellzero.training.batches import (
     mean_loss,
 )
 from ellzero.training.checkpoint import Checkpoint
-from ellzero.training.convergence import saturated
 from ellzero.training.distill import Distill
-from ellzero.training.distributed import WorkerMean, assert_same_masks, masks_hash, mean_evaluation
-from ellzero.training.file_size import Bytes
 from ellzero.training.final_prune import CollapseError
 from ellzero.training.gaussian_loss import GaussianLoss, gaussian_nats, solved_gaussian_nats, solved_sigma
+from ellzero.training.problem import Problem
 from ellzero.training.recalibrate import recalibrate_batchnorm
-from ellzero.training.search import ErrorIncrease, NonZeros, Try
-from ellzero.training.sparsifier import Sparsifier
-from ellzero.training.sparsify import Sparse, Target, sparsify
-from ellzero.training.stages import Anneal, Cosine, Cycles, Epochs, OnGridPasses, Saturation, Warm
+from ellzero.training.search import Try
+from ellzero.training.stages import Anneal, Cosine, Cycles, Epochs, GridTraining, Saturation, Warm
 from ellzero.training.task import Epoch
 
 __all__ = [
-    "ActiveSet",
     "Anneal",
     "Batches",
-    "Bytes",
     "Checkpoint",
     "CollapseError",
     "Cosine",
@@ -38,29 +31,21 @@ __all__ = [
     "Epoch",
     "Epochs",
     "ErrorFn",
-    "ErrorIncrease",
     "GaussianLoss",
+    "GridTraining",
     "LossFn",
-    "NonZeros",
-    "OnGridPasses",
+    "Problem",
     "Saturation",
-    "Sparse",
-    "Sparsifier",
+    "SparsifyResult",
     "Target",
     "Try",
     "Warm",
-    "WorkerMean",
-    "assert_same_masks",
-    "attach",
     "classification_error",
     "classification_loss",
     "error_rate",
     "gaussian_nats",
-    "masks_hash",
-    "mean_evaluation",
     "mean_loss",
     "recalibrate_batchnorm",
-    "saturated",
     "solved_gaussian_nats",
     "solved_sigma",
     "sparsify",

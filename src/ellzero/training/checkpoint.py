@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ellzero.files import replacing
+from ellzero.files.whole import replacing
 
 
 @dataclass(frozen=True, kw_only=True)

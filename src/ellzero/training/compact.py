@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ellzero.params import count_nonzeros
-from ellzero.pruning import compose, expand_, rebind_, shrink, shrink_to, slice_tensors
+from ellzero.surgery import compose, expand_, rebind_, shrink, shrink_to, slice_tensors
 
 _MODE_DEPENDENT = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd)
 """Modules under which a unit that is constant in eval mode is not constant while training."""

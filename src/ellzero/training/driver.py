@@ -13,14 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ellzero.archive.on_grid import OnGrid
+from ellzero.attaching._attach import attach
+from ellzero.attaching.convergence import saturated
+from ellzero.attaching.sparsifier import Sparsifier
 from ellzero.methods import value_at
-from ellzero.params import count_nonzeros, masks_from_zeros, named_parameters, select
-from ellzero.training.attach import attach
+from ellzero.params import count_nonzeros, masks_from_zeros, named_parameters, select_parameters
+from ellzero.quantise.on_grid import OnGrid
 from ellzero.training.batches import Batch, batch_size, count_batches, epoch_batches, error_rate, mean_loss
 from ellzero.training.checkpoint import Checkpoint, Clock, load, save
 from ellzero.training.compact import Compact
-from ellzero.training.convergence import saturated
 from ellzero.training.distill import labels_of, objective, soft_labels
 from ellzero.training.file_size import Named, coded_bytes, reordered
 from ellzero.training.final_prune import (
@@ -33,7 +34,6 @@ from ellzero.training.final_prune import (
     require_alive,
     truncate_,
 )
-from ellzero.training.sparsifier import Sparsifier
 from ellzero.training.stages import FinalPrune, Stage, Truncate, rate_at
 from ellzero.training.task import Epoch, Pruning, Reports, Stopped, Task, augmented
 from ellzero.types import At, Phase
@@ -133,25 +133,25 @@ class Driver:
         if self.stage_index == 1 and stage.method.proximal:
             drop_silent_(self.model, self.task.loss_fn, self.task.train)
         if isinstance(stage.before, Truncate):
-            truncate_(select(self.model, self.task.params), stage.before, self.optimizer)
+            truncate_(select_parameters(self.model, self.task.select), stage.before, self.optimizer)
         elif isinstance(stage.before, FinalPrune):
             self.pruning = self._final_prune(stage.before)
 
     def _final_prune(self, rule: FinalPrune) -> Pruning:
         task, states = self.task, [self.compact.state()]
-        require_alive(select(self.model, task.params))
+        require_alive(select_parameters(self.model, task.select))
         drop_spurious_(self.model, task.loss_fn, task.train)
-        named = Named(names=select(self.full, task.params), grid=rule.grid)
+        named = Named(names=select_parameters(self.full, task.select), grid=rule.grid)
         cut_(self.model, rule, self.optimizer, task, lambda: coded_bytes(reordered(self.compact.whole(), self.compact.example), named))
         states.append(self.compact.state())
         drop_spurious_(self.model, task.loss_fn, task.train)
         states.append(self.compact.state())
-        require_alive(select(self.model, task.params))
+        require_alive(select_parameters(self.model, task.select))
         fold_constants_(self.model, self.compact.example)
         return Pruning(*states)
 
     def _attach(self, stage: Stage, total_steps: int, state: dict[str, Any] | None = None) -> Sparsifier:
-        sparsifier = attach(self.optimizer, self.model, stage.method, params=self.task.params, total_steps=max(total_steps, 1))
+        sparsifier = attach(self.optimizer, self.model, stage.method, select=self.task.select, total_steps=max(total_steps, 1))
         sparsifier.set_phase(stage.phase)
         state = state or self.sparsifier_state
         if state is not None:
@@ -166,7 +166,7 @@ class Driver:
         return objective(self.model, self.task.loss_fn, self.task.distill if stage.distilled else None, self.teacher)
 
     def _masks(self, stage: Stage) -> dict[str, Tensor]:
-        params = select(self.model, self.task.params)
+        params = select_parameters(self.model, self.task.select)
         if stage.regrow == 0:
             return masks_from_zeros(params)
         data_loss = self._data_loss(stage)

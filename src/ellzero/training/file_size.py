@@ -9,10 +9,12 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ellzero.archive.grids import Levels, LogGrid, Quantiser
 from ellzero.description import TensorCount, position_entropy_bits
-from ellzero.params import Selector, apply_masks_, duplicate, select
-from ellzero.pruning import magnitude_masks, reorder
+from ellzero.params import Selector, apply_masks_, duplicate, select_parameters
+from ellzero.pruning import magnitude_masks
+from ellzero.quantise.grids import Levels, LogGrid, Quantiser
+from ellzero.surgery import reorder
+from ellzero.targets import Bytes
 from ellzero.types import Params
 
 _POSITIONS = 0.75
@@ -23,20 +25,6 @@ _VALUE_BITS = 4.0
 
 _SPARE = 1.1
 """Training goes down to this many times the weights that are expected to fit; coding decides how many do."""
-
-
-@dataclass(frozen=True)
-class Bytes:
-    """Asks for a network whose file takes at most `count` bytes, everything counted, its weights on a grid.
-
-    The network is pruned to what fits and then trained on the grid (`OnGridPasses`); save it with `quantise=result.quantiser`.
-    """
-
-    count: int
-
-    def __post_init__(self) -> None:
-        if self.count < 1:
-            raise ValueError(f"Bytes({self.count}): a file has at least a byte")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,14 +116,14 @@ def expected_nonzeros(limit: int, shapes: Iterable[tuple[int, ...]]) -> int:
 
 
 @torch.no_grad()
-def require_possible(model: nn.Module, target: Bytes, params: Selector) -> None:
+def require_possible(model: nn.Module, target: Bytes, select: Selector) -> None:
     """Makes sure, before anything is trained, that a file without any weight is small enough.
 
     Raises:
         ValueError: it is not; the message says how large it is.
     """
     empty = duplicate(model)
-    chosen = select(empty, params)
+    chosen = select_parameters(empty, select)
     for parameter in chosen.values():
         parameter.zero_()
     if (size := coded_bytes(empty, Named(names=list(chosen)))) > target.count:

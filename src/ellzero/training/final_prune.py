@@ -6,8 +6,9 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
-from ellzero.params import apply_masks_, everything, masks_from_zeros, select
-from ellzero.pruning import fold_, magnitude_masks, random_gradient, tamade
+from ellzero.params import apply_masks_, everything, masks_from_zeros, select_parameters
+from ellzero.pruning import magnitude_masks, random_gradient, tamade
+from ellzero.surgery import fold_
 from ellzero.training.batches import Batch, Batches, LossFn, epoch_batches, mean_loss
 from ellzero.training.distill import Recorder
 from ellzero.training.file_size import prune_to_fit_, weight_bits
@@ -79,14 +80,14 @@ def cut_(model: nn.Module, rule: FinalPrune, optimizer: torch.optim.Optimizer, t
 
     `size` codes the network as it stands and returns bytes.
     """
-    selected = select(model, task.params)
+    selected = select_parameters(model, task.select)
     if rule.limit is not None:
         prune_to_fit_(selected, scores(selected, optimizer, rule.power, priced=rule.priced), size, rule.limit)
         return
     if rule.keep is not None:
         truncate_(selected, Truncate(keep=rule.keep, power=rule.power, priced=rule.priced), optimizer)
         return
-    result = tamade(model, lambda network: mean_loss(network, task.loss_fn, task.judge), accept=rule.accept, params=task.params)
+    result = tamade(model, lambda network: mean_loss(network, task.loss_fn, task.judge), accept=rule.accept, select=task.select)
     apply_masks_(selected, result)
 
 
@@ -128,8 +129,8 @@ def _drop_(model: nn.Module, loss_fn: LossFn, train: Batches, *, batches: int, d
         return output if isinstance(output, Tensor | Mapping | tuple | list) else vars(output)
 
     given = list(islice(epoch_batches(train, 0), batches))
-    masks = random_gradient(model, given, forward=forward, params=everything, draws=draws, silent=silent)
-    apply_masks_(select(model, everything), masks)
+    masks = random_gradient(model, given, forward=forward, select=everything, draws=draws, silent=silent)
+    apply_masks_(select_parameters(model, everything), masks)
 
 
 def fold_constants_(model: nn.Module, example: Tensor | None) -> None:

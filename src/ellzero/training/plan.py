@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass, fields, is_dataclass, replace
 
-from ellzero.archive.on_grid import OnGrid
 from ellzero.methods import Method, Schedule, Unregularised, moves
 from ellzero.pruning import Accept
+from ellzero.quantise.on_grid import OnGrid
 from ellzero.training.stages import (
     Anneal,
     Cycles,
     Epochs,
     FinalPrune,
+    GridTraining,
     LearningRate,
-    OnGridPasses,
     Saturation,
     Stage,
     Truncate,
@@ -37,7 +37,7 @@ class Plan:
     anneal: Anneal | None = None
     saturation: Saturation | None = None
     limit: int | None = None
-    on_grid: OnGridPasses | None = None
+    on_grid: GridTraining | None = None
 
 
 def prelude_stage(plan: Plan) -> Stage:
@@ -91,7 +91,7 @@ def sparse_stages(plan: Plan) -> list[Stage]:
                 )
             )
         method = _method_at(method, 1.0)
-    on_grid = plan.on_grid or OnGridPasses()
+    on_grid = plan.on_grid or GridTraining()
     prune = FinalPrune(
         accept=plan.accept,
         keep=None if plan.limit else plan.keep,
@@ -129,7 +129,7 @@ def _grid_stages(plan: Plan) -> list[Stage]:
     last = plan.on_grid
     if last is None:
         return []
-    method = OnGrid(grid=last.grid, rate=last.rate)
+    method = OnGrid(grid=last.grid, bit_price=last.bit_price)
     return [Stage(name="on grid", phase=Phase.REGULARISE, epochs=last.epochs, lr=last.lr, method=method, frozen=True)]
 
 

@@ -4,39 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class NonZeros:
-    """Asks for at most `count` non-zero regularised scalars, every one of which matters to the output."""
-
-    count: int
-
-    def __post_init__(self) -> None:
-        if self.count < 1:
-            raise ValueError(f"NonZeros({self.count}): at least one weight has to stay")
-
-
-@dataclass(frozen=True)
-class ErrorIncrease:
-    """Asks for the sparsest network whose validation error exceeds the dense one's by at most `fraction`.
-
-    Attributes:
-        fraction: tolerated increase of the error rate: 0.002 is 0.2 percentage points.
-        tries: most values of alpha tried, each a regularised training of its own from a warm start.
-        resolution: the search ends when accepted and refused alpha are closer than this factor.
-    """
-
-    fraction: float
-    tries: int = 6
-    resolution: float = 1.15
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.fraction) and abs(self.fraction) < 1):
-            raise ValueError(f"ErrorIncrease({self.fraction}) is a fraction of all decisions: 0.002 for 0.2 percentage points")
-        if self.tries < 1:
-            raise ValueError(f"ErrorIncrease(tries={self.tries}): at least one try is needed")
-        if self.resolution <= 1:
-            raise ValueError(f"ErrorIncrease(resolution={self.resolution}) is a factor above 1")
+from ellzero.targets import ErrorIncrease
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,9 @@
 import math
 from dataclasses import dataclass, field
 
-from ellzero.archive.grids import LogGrid
 from ellzero.methods import Method, Unregularised
 from ellzero.pruning import Accept
+from ellzero.quantise.grids import LogGrid
 from ellzero.types import Phase
 
 
@@ -28,14 +28,14 @@ class Epochs:
 
 @dataclass(frozen=True, kw_only=True)
 class Cosine:
-    """A learning rate that falls from `start` to `end` along half a cosine over its stage."""
+    """A learning rate that falls from `first` to `last` along half a cosine over its stage."""
 
-    start: float
-    end: float = 0.0
+    first: float
+    last: float = 0.0
 
     def at(self, progress: float) -> float:
         """Computes the learning rate at a stage's progress in [0, 1]."""
-        return self.end + 0.5 * (self.start - self.end) * (1.0 + math.cos(math.pi * min(max(progress, 0.0), 1.0)))
+        return self.last + 0.5 * (self.first - self.last) * (1.0 + math.cos(math.pi * min(max(progress, 0.0), 1.0)))
 
 
 LearningRate = float | Cosine
@@ -139,36 +139,36 @@ class Anneal:
     """
 
     epochs: int = 16
-    lr: LearningRate = Cosine(start=2e-3, end=2e-5)
+    lr: LearningRate = Cosine(first=2e-3, last=2e-5)
     method: Method | None = None
     finish_epochs: int = 2
     finish_lr: LearningRate = 2e-4
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnGridPasses:
+class GridTraining:
     """Last passes, in which the weights that are left learn on a grid of few values; see `OnGrid`.
 
     Attributes:
         grid: the values.
         epochs: passes over the training data.
         lr: learning rate.
-        rate: price of a bit of the file in units of the data loss.
+        bit_price: price of a bit of the file in units of the data loss.
         saves: the share of the file that the price is to save. For a target in bytes the mask takes so much more before; what is not saved
             after all is pruned.
     """
 
     grid: LogGrid = field(default_factory=LogGrid)
     epochs: int = 4
-    lr: LearningRate = Cosine(start=5e-4, end=2e-5)
-    rate: float = 0.0
+    lr: LearningRate = Cosine(first=5e-4, last=2e-5)
+    bit_price: float = 0.0
     saves: float = 0.0
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
-            raise ValueError(f"OnGridPasses(epochs={self.epochs}): weights are moved to the grid by training, for at least 1")
+            raise ValueError(f"GridTraining(epochs={self.epochs}): weights are moved to the grid by training, for at least 1")
         if not 0 <= self.saves < 1:
-            raise ValueError(f"OnGridPasses(saves={self.saves}) is a share of the file: expected at least 0 and below 1")
+            raise ValueError(f"GridTraining(saves={self.saves}) is a share of the file: expected at least 0 and below 1")
 
     def before_saving(self, limit: int) -> int:
         """Computes how many bytes the mask may take for a file of `limit`."""

@@ -60,7 +60,7 @@ class Task:
     valid: Batches | None
     judge: Batches
     error_fn: ErrorFn | None
-    params: Selector
+    select: Selector
     optimizer: OptimizerFactory
     augment: Augmentation | None
     distill: Distill | None

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from ellzero.archive import compress as archive
-from ellzero.archive.compress import compress, decompress
+from ellzero.archive import _compress as archive
+from ellzero.archive._compress import compress, decompress
 from ellzero.codec.bytes import stream
 from ellzero.codec.errors import FormatError, LimitError
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ellzero.archive.grids import LogGrid, UniformGrid
 from ellzero.archive.load import load_file, load_model, open_file
 from ellzero.archive.save import save_file, save_model
 from ellzero.codec.errors import FormatError, LimitError
+from ellzero.quantise.grids import LogGrid, UniformGrid
 
 TYPES = [
     torch.float32,
@@ -200,7 +200,7 @@ def test_grids_refuse_what_they_cannot_be(ratio: float):
 
 def test_a_logarithmic_level_is_the_nearest(tmp_path: Path):
     values = np.random.default_rng(0).lognormal(0, 1, (20, 30)) * np.random.default_rng(1).choice([-1, 1], (20, 30))
-    found = LogGrid(1.25, levels=40).quantise("w", values)
+    found = LogGrid(1.25, num_levels=40).quantise("w", values)
     assert found is not None
     from ellzero.codec.network.grids import Logarithmic
 
@@ -226,7 +226,7 @@ def test_large_weights_keep_their_size_on_a_logarithmic_grid(ratio: float):
     values = np.concatenate([np.full(2000, 1e-3), np.full(5, 0.7), np.full(5, -40.0)])
     found = LogGrid(ratio).quantise("w", values)
     assert found is not None
-    from ellzero.archive.on_grid import magnitudes
+    from ellzero.quantise.on_grid import magnitudes
 
     table = magnitudes(found.grid, int(np.abs(found.levels).max()))  # type: ignore[arg-type]
     back = table[np.abs(found.levels) - 1] * np.sign(found.levels)
@@ -238,7 +238,7 @@ def test_a_fine_grid_reaches_as_far_down_as_a_coarse_one(ratio: float):
     values = np.array([0.15, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
     found = LogGrid(ratio).quantise("w", values)
     assert found is not None
-    from ellzero.archive.on_grid import magnitudes
+    from ellzero.quantise.on_grid import magnitudes
 
     smallest = magnitudes(found.grid, 1)[0]  # type: ignore[arg-type]
     assert smallest == pytest.approx(0.15, rel=0.5 * (ratio - 1) + 0.05)

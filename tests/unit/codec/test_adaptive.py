@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ellzero.codec import adaptive
-from ellzero.codec.jit import plain
 from ellzero.codec.kernels import finish_encoder, start_decoder, start_encoder
+from ellzero.jit.kernels import plain
 
 # A coding of one item: (state, data, decode, cells, item) -> item.
 Code = Callable[[np.ndarray, np.ndarray, bool, np.ndarray, int], np.integer]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ellzero.codec import kernels
-from ellzero.codec.jit import plain
 from ellzero.codec.rangecoder import RangeDecoder, RangeEncoder
+from ellzero.jit.kernels import plain
 
 decisions = st.lists(st.tuples(st.integers(0, 1), st.integers(1, 65535)), max_size=300)
 

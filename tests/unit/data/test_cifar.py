@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from ellzero.cli.problem import NETWORKS, dataset_for, image_problem, wants_channels
-from ellzero.data import Dataset, Half, Images, find_data, load_cifar10, load_held_out, standardised
+from ellzero.data import Dataset, Images, Part, find_data, load_cifar10, load_held_out, standardised
+from ellzero.training.problem import NETWORKS, dataset_for, image_problem, wants_channels
 
 
 def write(folder: Path, name: str, records: int = 10_000, *, label: int | None = None, xz: bool = False) -> bytes:
@@ -32,7 +32,7 @@ def test_records_are_label_red_green_blue(tmp_path: Path, xz: bool):
     assert images.inputs[5, 1].nonzero().tolist() == [[0, 0]]
     assert images.inputs[5, 1, 0, 0] == 7
     assert images.inputs[5, 2, 1, 1] == 9
-    assert (images.name, images.half, images.white) == ("cifar10", Half.TRAIN, 255)
+    assert (images.name, images.part, images.white) == ("cifar10", Part.TRAIN, 255)
 
 
 def test_only_the_files_asked_for_are_opened(tmp_path: Path):
@@ -52,9 +52,9 @@ def test_only_the_files_asked_for_are_opened(tmp_path: Path):
 
 def test_the_whole_test_file_goes_before_its_first_thousand(tmp_path: Path):
     write(tmp_path, "test_batch_first1000.bin", 1000, label=3)
-    assert load_cifar10(tmp_path, Half.TEST).labels.tolist() == [3] * 1000
+    assert load_cifar10(tmp_path, Part.TEST).labels.tolist() == [3] * 1000
     write(tmp_path, "test_batch.bin", label=4, xz=True)
-    assert load_cifar10(tmp_path, Half.TEST).labels.tolist() == [4] * 10_000
+    assert load_cifar10(tmp_path, Part.TEST).labels.tolist() == [4] * 10_000
 
 
 def test_a_missing_file_is_named_with_what_was_expected(tmp_path: Path):
@@ -62,7 +62,7 @@ def test_a_missing_file_is_named_with_what_was_expected(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match=r"data_batch_2.bin: no such file, raw or with .xz; expected 10,000 records"):
         load_cifar10(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"test_batch.bin: no such file"):
-        load_cifar10(tmp_path, Half.TEST)
+        load_cifar10(tmp_path, Part.TEST)
     with pytest.raises(FileNotFoundError, match=r"cifar10 is not at hand: .*expected data_batch_1.bin, .*test_batch.bin, .*\.xz"):
         find_data(Dataset.CIFAR10, tmp_path / "nowhere")
 
@@ -160,7 +160,7 @@ def test_the_published_files_are_recognised(data_directory: Path, tmp_path: Path
     train = load_cifar10(data_directory, batches=(2,))
     assert len(train) == 10_000
     assert train.labels[:4].tolist() == [1, 6, 6, 8]
-    assert load_cifar10(data_directory, Half.TEST).labels[:4].tolist() == [3, 8, 8, 0]
+    assert load_cifar10(data_directory, Part.TEST).labels[:4].tolist() == [3, 8, 8, 0]
     source = data_directory / "cifar10" / "data_batch_2.bin.xz"
     (tmp_path / "data_batch_1.bin.xz").write_bytes(source.read_bytes())
     with pytest.raises(ValueError, match=r"holds the labels of data_batch_2.bin, expected those of data_batch_1.bin"):
@@ -169,4 +169,4 @@ def test_the_published_files_are_recognised(data_directory: Path, tmp_path: Path
 
 def test_images_may_have_channels_or_none():
     pixels, labels = torch.zeros(2, 3, 4, 5, dtype=torch.uint8), torch.tensor([0, 1])
-    assert Images(inputs=pixels, labels=labels, name="own", half=Half.TRAIN).take(torch.tensor([1])).inputs.shape == (1, 3, 4, 5)
+    assert Images(inputs=pixels, labels=labels, name="own", part=Part.TRAIN).take(torch.tensor([1])).inputs.shape == (1, 3, 4, 5)

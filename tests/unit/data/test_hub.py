@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from ellzero.data import HUB_SOURCES, Dataset, Half, HubSource, load_from_hub
+from ellzero.data import HUB_SOURCES, Dataset, HubSource, Part, load_from_hub
 
 SMALL = HubSource(repository="owner/name", revision="0" * 40, image="img", sizes=(6, 4), shape=(2, 3, 3))
 
@@ -38,15 +38,15 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     return seen
 
 
-@pytest.mark.parametrize("half", Half)
-def test_a_half_is_asked_for_at_its_revision_and_comes_channels_first(calls: list[tuple[str, str, str]], half: Half):
-    images = load_from_hub(Dataset.CIFAR10, half, SMALL)
-    assert calls == [("owner/name", half.value, "0" * 40)]
-    assert images.inputs.shape == (6 if half is Half.TRAIN else 4, 3, 2, 3)
+@pytest.mark.parametrize("part", Part)
+def test_a_part_is_asked_for_at_its_revision_and_comes_channels_first(calls: list[tuple[str, str, str]], part: Part):
+    images = load_from_hub(Dataset.CIFAR10, part, SMALL)
+    assert calls == [("owner/name", part.value, "0" * 40)]
+    assert images.inputs.shape == (6 if part is Part.TRAIN else 4, 3, 2, 3)
     assert images.inputs.dtype == torch.uint8
     assert images.inputs[1, 2, 1, 0] == 1 + (1 * 3 + 0) * 3 + 2
     assert images.labels.tolist()[:4] == [0, 1, 2, 3]
-    assert (images.name, images.half) == ("cifar10", half)
+    assert (images.name, images.part) == ("cifar10", part)
 
 
 def test_other_data_than_announced_are_refused(calls: list[tuple[str, str, str]]):

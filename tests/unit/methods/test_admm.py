@@ -9,9 +9,9 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
+from ellzero.distributed import WorkerMean
 from ellzero.methods import ADMM, admm_masks, admm_residual, geometric, ramp
-from ellzero.methods.admm_state import ADMMState
-from ellzero.training import WorkerMean
+from ellzero.methods.admm.state import ADMMState
 from ellzero.types import At
 
 AT = At(progress=0.4, step=7)

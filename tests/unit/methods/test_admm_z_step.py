@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, strategies as st
 from torch import Tensor
 
-from ellzero.bernoulli import all_gates, expectation_by_enumeration
 from ellzero.methods import IDENTITY, LinearOperator, dense_operator, z_step, z_targets
-from ellzero.methods.admm_z_step import hard_threshold, threshold, z_objective
+from ellzero.methods.admm._z_step import hard_threshold, threshold, z_objective
+from gates import all_gates, expectation_by_enumeration
 
 
 def problem(seed: int) -> tuple[Tensor, Tensor, float, float, Tensor | None]:

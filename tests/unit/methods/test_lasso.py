@@ -11,8 +11,8 @@ from hypothesis import given, strategies as st
 from sklearn.linear_model import Lasso
 from torch import Tensor
 
-from ellzero.methods.lasso import lasso, relaxed_lasso
-from ellzero.methods.lasso_kernel import descend_
+from ellzero.methods.linear._lasso import lasso, relaxed_lasso
+from ellzero.methods.linear.lasso_kernel import descend_
 
 
 def problem(seed: int, samples: int, n: int) -> tuple[Tensor, Tensor]:

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ellzero.bernoulli import expectation_by_enumeration
 from ellzero.methods import constraint, exact_gamma
+from gates import expectation_by_enumeration
 
 ALPHA = 0.1
 THETA = torch.tensor([1.5, -0.8, 0.3], dtype=torch.float64)

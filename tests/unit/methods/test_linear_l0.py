@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from ellzero.bernoulli import all_gates, expected_squared_error
-from ellzero.methods import linear_l0
-from ellzero.methods.linear_l0 import _moves, _Problem
+from ellzero.methods.linear import linear_l0
+from ellzero.methods.linear._linear_l0 import _moves, _Problem
+from gates import all_gates, expected_squared_error
 
 
 def problem(seed: int, n: int, samples: int, correlation: float = 0.0, noise: float = 0.3) -> tuple[Tensor, Tensor]:

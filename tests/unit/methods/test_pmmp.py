@@ -11,11 +11,11 @@ import torch
 from hypothesis import given, strategies as st
 from torch import Tensor, nn
 
-from ellzero.bernoulli import all_gates, expectation_by_enumeration
-from ellzero.methods import PMMP, Alternating, Exact, Simultaneous, constraint, exact_gamma, geometric, pmmp_masks, ramp, undecided
-from ellzero.methods.pmmp_formulas import ascents_into_, descents_into_, differences_into_
-from ellzero.methods.pmmp_state import PMMPState, block_of
+from ellzero.methods import PMMP, Alternating, ExactGates, Simultaneous, constraint, exact_gamma, geometric, pmmp_masks, ramp, undecided
+from ellzero.methods.pmmp.formulas import ascents_into_, descents_into_, differences_into_
+from ellzero.methods.pmmp.state import PMMPState, block_of
 from ellzero.types import At
+from gates import all_gates, expectation_by_enumeration
 
 AT = At(progress=0.4, step=7)
 NUMBERS = st.floats(-3, 3).map(lambda x: round(x, 6))
@@ -129,7 +129,7 @@ def test_the_minimax_equals_l0_regularised_least_squares(seed: int) -> None:
         found: list[float] = []
         for z in all_gates(5):
             theta = torch.linalg.solve(X.T @ X + u * torch.diag(1 - z), X.T @ y)
-            method = PMMP(alpha=alpha, u=u, updates=Exact())
+            method = PMMP(alpha=alpha, u=u, updates=ExactGates())
             state = method.init({"x": theta})
             state.of("x").gamma.copy_(exact_gamma(theta, state.of("x").u, alpha=alpha))
             found.append(float((y - X @ theta).square().sum() + method.penalty({"x": theta}, state, AT)))
@@ -200,7 +200,7 @@ def test_alternating_steps_ascend_after_the_descents_at_the_point_reached() -> N
 
 @pytest.mark.parametrize("multiplier", [1.0, 4.0])
 def test_exact_steps_set_w_and_gamma_and_ascend_closed_gates_alone(multiplier: float) -> None:
-    method = PMMP(alpha=0.05 * multiplier, u_init=0.1, multiplier=multiplier, lr=0.03, updates=Exact())
+    method = PMMP(alpha=0.05 * multiplier, u_init=0.1, multiplier=multiplier, lr=0.03, updates=ExactGates())
     params = some_params()
     state = method.init(params)
     step_(method, params, state)
@@ -218,7 +218,7 @@ def test_exact_steps_set_w_and_gamma_and_ascend_closed_gates_alone(multiplier: f
         torch.testing.assert_close(theta.grad, expected, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("updates", [Simultaneous(), Alternating(), Exact()], ids=repr)
+@pytest.mark.parametrize("updates", [Simultaneous(), Alternating(), ExactGates()], ids=repr)
 def test_a_given_u_follows_its_schedule_and_is_not_ascended(updates: Any) -> None:
     method = PMMP(alpha=1e-3, u=geometric(1e-2, 1.0), lr=1e-2, updates=updates)
     params = some_params()
@@ -362,7 +362,7 @@ def test_small_weights_are_no_collapse_while_a_gate_is_open_or_where_they_began_
 
 
 def test_exact_steps_with_too_large_an_alpha_collapse_at_once_and_say_so() -> None:
-    method = PMMP(alpha=1e3, u=1.0, updates=Exact())
+    method = PMMP(alpha=1e3, u=1.0, updates=ExactGates())
     params = some_params()
     with pytest.warns(UserWarning, match=r"a\.weight, b\.weight"):
         step_(method, params, method.init(params), step=0)
@@ -419,7 +419,7 @@ def test_undecided_gates_are_counted_strictly_between_the_margins() -> None:
         ({"u": ramp(-1.0, 1.0)}, r"u must be finite and at least 0, got -1\.0"),
         ({"lr": -1e-3}, r"lr must be finite and at least 0, got -0\.001"),
         ({"alpha": -1.0}, r"alpha must be finite and at least 0, got -1\.0"),
-        ({"updates": Exact()}, "with u = 0 the exact step closes every gate"),
+        ({"updates": ExactGates()}, "with u = 0 the exact step closes every gate"),
     ],
 )
 def test_bad_options_are_refused_with_their_value(options: dict[str, Any], message: str) -> None:
@@ -428,7 +428,9 @@ def test_bad_options_are_refused_with_their_value(options: dict[str, Any], messa
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(("updates", "message"), [(Exact, r"updates=Exact is a class"), ("exact", r"updates='exact': .*Updates, got str")])
+@pytest.mark.parametrize(
+    ("updates", "message"), [(ExactGates, r"updates=ExactGates is a class"), ("exact", r"updates='exact': .*Updates, got str")]
+)
 def test_classes_and_names_in_place_of_updates_are_refused(updates: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         PMMP(updates=updates)

@@ -10,14 +10,13 @@ from hypothesis import given, strategies as st
 from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
-from ellzero.archive.on_grid import OnGrid
 from ellzero.methods import (
     ADMM,
     DRR,
     PMMP,
     RL1,
     Alternating,
-    Exact,
+    ExactGates,
     Gaussian,
     Method,
     PerModule,
@@ -27,6 +26,7 @@ from ellzero.methods import (
     geometric,
     ramp,
 )
+from ellzero.quantise.on_grid import OnGrid
 from ellzero.types import At
 
 GRADIENT_METHODS: list[Any] = [
@@ -43,7 +43,7 @@ GRADIENT_METHODS: list[Any] = [
     DRR(alpha=3e-3, rho=ramp(0.0, 1e-2), relaxation=Rational(), normalise=PerStage()),
     PMMP(alpha=3e-3, p_init=0.4, u_init=0.7, multiplier=2.0, lr=1e-2),
     PMMP(alpha=ramp(0.0, 1e-2), p_init=0.0, u_init=0.2, updates=Alternating(descents=2), lr=1e-2),
-    PMMP(alpha=1e-3, p_init=0.9, u=geometric(1e-2, 1.0), updates=Exact()),
+    PMMP(alpha=1e-3, p_init=0.9, u=geometric(1e-2, 1.0), updates=ExactGates()),
 ]
 PROXIMAL_METHODS: list[Any] = [
     RL1(alpha=3e-2, proximal=True),
@@ -54,7 +54,7 @@ PROXIMAL_METHODS: list[Any] = [
 SPLIT_METHODS: list[Any] = [
     ADMM(alpha=3e-3, tau=0.5, every=2),
     ADMM(alpha=ramp(0.0, 1e-2), tau=geometric(1.0, 0.2), every=2, settle=0.5),
-    OnGrid(rate=1e-3, every=2),
+    OnGrid(bit_price=1e-3, every=2),
 ]
 """Methods that act after the step as proximal ones do, but towards a state of their own: no soft threshold."""
 METHODS = GRADIENT_METHODS + PROXIMAL_METHODS + SPLIT_METHODS

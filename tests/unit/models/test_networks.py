@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ellzero.cli.problem import NETWORKS
-from ellzero.data import Half, load_cifar10, standardised
+from ellzero.data import Part, load_cifar10, standardised
 from ellzero.models import MLP, VGG16, LeNet5Caffe, MLP3x512, ResNet, Student, Teacher
 from ellzero.params import count_parameters
+from ellzero.training.problem import NETWORKS
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_the_command_line_knows_them_by_name():
 def test_trained_residual_networks_load_and_are_as_good_as_they_were(data_directory: Path, depth: int, file: str, correct: int):
     model = ResNet(depth).eval()
     model.load_state_dict(safetensors.torch.load_file(data_directory / "networks" / f"{file}.safetensors"), strict=True)
-    images = load_cifar10(data_directory, Half.TEST)
+    images = load_cifar10(data_directory, Part.TEST)
     with torch.no_grad():
         answers = torch.cat([model(standardised(part)).argmax(1) for part in images.inputs[:1000].split(250)])
     assert int((answers == images.labels[:1000]).sum()) == correct

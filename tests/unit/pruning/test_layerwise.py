@@ -9,14 +9,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ellzero.data import Half, load_cifar10, standardised
+from ellzero.data import Part, load_cifar10, standardised
 from ellzero.models import MLP, ResNet
 from ellzero.models.resnet import Block
-from ellzero.params import apply_masks_, everything, select
+from ellzero.params import apply_masks_, everything, select_parameters
 from ellzero.pruning import Allocation, layerwise_prune_, magnitude_masks
+from ellzero.pruning._random_gradient import call_model
 from ellzero.pruning.layer_inputs import Regression, matrix, observe, outputs_by_position, unfolded, write_matrix_
 from ellzero.pruning.layer_problem import cheapest
-from ellzero.pruning.random_gradient import call_model
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +76,7 @@ def test_a_layer_is_never_worse_than_by_magnitude_on_the_inputs_given(seeds: int
         inputs = correlated(generator, 100, 20)
         dense = layer(inputs).detach()
         other = copy.deepcopy(layer)
-        apply_masks_(select(other), magnitude_masks(other, keep=200 - round(200 * zeros)))
+        apply_masks_(select_parameters(other), magnitude_masks(other, keep=200 - round(200 * zeros)))
         result = layerwise_prune_(layer, inputs, zeros=zeros, allocate=Allocation.EVENLY, damping=1e-9)
         assert result.zeros == round(200 * zeros) == int((layer.weight == 0).sum())
         ours, theirs = (float((one(inputs) - dense).detach().square().sum()) for one in (layer, other))
@@ -134,7 +134,7 @@ def test_a_bias_is_the_weight_of_ones(generator: torch.Generator):
     layer = nn.Linear(6, 4)
     with torch.no_grad():
         layer.bias[:2] = 1e-6
-    result = layerwise_prune_(layer, inputs, zeros=0.3, params=everything, allocate=Allocation.EVENLY)
+    result = layerwise_prune_(layer, inputs, zeros=0.3, select=everything, allocate=Allocation.EVENLY)
     assert result.layers[0].weights == 28
     assert (layer.bias == 0).any()
     assert torch.equal(result.masks["bias"], layer.bias != 0)
@@ -146,7 +146,7 @@ def test_later_layers_make_up_for_what_earlier_ones_lost(generator: torch.Genera
     dense = model(inputs).detach()
     result = layerwise_prune_(model, list(inputs.split(150)), zeros=0.6, allocate=Allocation.TOGETHER)
     other = MLP((10, 30, 30, 5), nn.Tanh, seed=2)
-    apply_masks_(select(other), magnitude_masks(other, keep=result.weights - result.zeros))
+    apply_masks_(select_parameters(other), magnitude_masks(other, keep=result.weights - result.zeros))
     ours, theirs = (float((one(inputs) - dense).detach().square().mean()) for one in (model, other))
     assert ours < 0.3 * theirs
     assert result.zeros == round(0.6 * result.weights)
@@ -258,7 +258,7 @@ def test_normalisation_and_shortcuts_stay_and_the_mode_is_given_back(generator: 
     assert all(layer.zeros == round(0.4 * layer.weights) for layer in result.layers)
     other = copy.deepcopy(model).eval()
     other.load_state_dict(before)
-    params = select(other)
+    params = select_parameters(other)
     apply_masks_(params, {n: magnitude_masks({n: p}, keep=p.numel() - round(0.4 * p.numel()))[n] for n, p in params.items()})
     with torch.no_grad():
         ours, theirs = (float((one.eval()(inputs) - dense).square().mean()) for one in (model, other))
@@ -333,7 +333,7 @@ def test_the_cheapest_removals_are_a_beginning_of_every_row():
         ({"zeros": 0.5, "alpha": 1.0}, "exactly one of zeros= and alpha="),
         ({"zeros": 1.0}, "zeros=1.0"),
         ({"zeros": 0.5, "damping": 0.0}, "damping=0.0"),
-        ({"zeros": 0.5, "params": lambda name, module, _tensor: "1" in name}, "no weight of a linear layer or a convolution"),
+        ({"zeros": 0.5, "select": lambda name, module, _tensor: "1" in name}, "no weight of a linear layer or a convolution"),
     ],
 )
 def test_senseless_arguments_are_refused(options: dict[str, object], message: str):
@@ -374,7 +374,7 @@ def test_what_cannot_be_pruned_so_is_named():
 def test_a_trained_residual_network_loses_less_than_a_quarter_of_what_magnitude_pruning_costs(data_directory: Path):
     dense = ResNet(20).eval()
     dense.load_state_dict(safetensors.torch.load_file(data_directory / "networks" / "cifar10-resnet20-12fca82f.safetensors"))
-    test = load_cifar10(data_directory, Half.TEST)
+    test = load_cifar10(data_directory, Part.TEST)
     images = standardised(test.inputs[:1000])
 
     @torch.no_grad()
@@ -388,10 +388,10 @@ def test_a_trained_residual_network_loses_less_than_a_quarter_of_what_magnitude_
 
     def by_magnitude(masks: dict[str, torch.Tensor]) -> float:
         model = copy.deepcopy(dense)
-        apply_masks_(select(model), masks)
+        apply_masks_(select_parameters(model), masks)
         return divergence(model)
 
-    params = select(dense)
+    params = select_parameters(dense)
     half = sum(tensor.numel() for tensor in params.values()) // 2
     overall = by_magnitude(magnitude_masks(params, keep=half))
     each = by_magnitude({n: magnitude_masks({n: p}, keep=p.numel() // 2)[n] for n, p in params.items()})

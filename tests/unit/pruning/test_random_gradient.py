@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 from reachability import Graph, add_conv, add_linear, add_norm, add_pool
 from torch import nn
 
-from ellzero.params import apply_masks_, everything, named_parameters, select, weights
-from ellzero.pruning.random_gradient import random_gradient
+from ellzero.params import apply_masks_, everything, named_parameters, select_parameters, weights
+from ellzero.pruning._random_gradient import random_gradient
 
 
 def sparse_(model, density, seed):
@@ -173,11 +173,11 @@ def test_silent_removes_constant_pixels_and_units_never_switched_on():
 def test_silent_lists_biases_of_silent_units_that_the_selection_leaves_out():
     x = torch.rand(20, 2) + 0.1
     model = mlp(([[1.0, 2.0], [-8.0, -9.0]], [0.2, 0.1]), ([[1.0, 1.0]], [0.3]))
-    masks = random_gradient(model, x, params=weights, silent=True)
+    masks = random_gradient(model, x, select=weights, silent=True)
     assert set(masks) == {"0.weight", "2.weight", "0.bias"}
     assert masks["0.bias"].tolist() == [True, False]
     assert masks["0.weight"].tolist() == [[True, True], [False, False]]
-    assert set(random_gradient(model, x, params=weights)) == {"0.weight", "2.weight"}
+    assert set(random_gradient(model, x, select=weights)) == {"0.weight", "2.weight"}
     outputs_agree_after(model, masks, x.double())
 
 
@@ -520,10 +520,10 @@ def test_an_output_without_real_tensors_is_refused():
 
 def test_masks_apply_to_the_selection():
     model = mlp(([[1.0], [1.0]], [0.5, 0.5]), ([[1.0, 0.0]], [0.2]))
-    masks = random_gradient(model, params=weights)
+    masks = random_gradient(model, select=weights)
     assert list(masks) == ["0.weight", "2.weight"]
-    apply_masks_(select(model, weights), masks)
+    apply_masks_(select_parameters(model, weights), masks)
     assert model[0].weight.tolist() == [[1.0], [0.0]]
     assert model[0].bias.tolist() == [0.5, 0.5]
-    apply_masks_(select(model, everything), random_gradient(model))
+    apply_masks_(select_parameters(model, everything), random_gradient(model))
     assert model[0].bias.tolist() == [0.5, 0.0]

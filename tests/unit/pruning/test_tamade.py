@@ -5,10 +5,10 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import nn
 
-from ellzero.params import apply_masks_, count_nonzeros, everything, select
+from ellzero.params import apply_masks_, count_nonzeros, everything, select_parameters
+from ellzero.pruning._tamade import tamade
 from ellzero.pruning.accept import Better, ShortestDescription, Within
 from ellzero.pruning.magnitude import magnitude_masks
-from ellzero.pruning.tamade import tamade
 
 
 class Tensors(nn.Module):
@@ -43,13 +43,13 @@ def test_equals_the_exhaustive_scan_for_every_monotone_evaluation(lists, data):
     losses = [1.0 + sum(steps[kept:]) for kept in range(n + 1)]
     tolerated = data.draw(st.sampled_from([0.0, 0.25, 0.5, 2.0]))
     before = bits_of(model)
-    result = tamade(model, of_count(losses), accept=Within(relative=tolerated), params=everything)
+    result = tamade(model, of_count(losses), accept=Within(relative=tolerated), select=everything)
     scan = min(kept for kept in range(1, n + 1) if losses[kept] <= 1.0 + tolerated)
     assert result.kept == scan
     assert result.evaluations <= math.ceil(math.log2(n)) + 1
     assert result.value == losses[scan]
     assert all(torch.equal(a, b) for a, b in zip(before, bits_of(model), strict=True))
-    expected = magnitude_masks(select(model, everything), keep=scan)
+    expected = magnitude_masks(select_parameters(model, everything), keep=scan)
     assert all(torch.equal(result.masks[name], mask) for name, mask in expected.items())
 
 
@@ -62,7 +62,7 @@ def test_number_of_evaluations_and_distance_from_the_optimum(n, where, tolerance
         model,
         lambda m: float(count_nonzeros(m) >= fewest),
         accept=Within(absolute=0.0, better=Better.HIGHER),
-        params=everything,
+        select=everything,
         tolerance=tolerance,
     )
     assert fewest <= result.kept <= fewest + tolerance * n
@@ -79,10 +79,10 @@ def test_whatever_the_evaluation_the_masks_were_evaluated_and_passed(noise, seed
     values = [1.0, *noise][: n + 1]
     values[n] = 1.0
     rule = Within(relative=0.1)
-    result = tamade(model, of_count(values), accept=rule, params=everything)
+    result = tamade(model, of_count(values), accept=rule, select=everything)
     assert rule.accepts(result.value, result.reference)
     assert (result.kept, result.value) in result.tried
-    apply_masks_(select(model, everything), result.masks)
+    apply_masks_(select_parameters(model, everything), result.masks)
     assert count_nonzeros(model) == result.kept
     assert values[result.kept] == result.value
 
@@ -114,7 +114,7 @@ def test_agrees_with_algorithm_1_on_distinct_magnitudes(lists, seed, tolerated):
         return 1.0 + float(sum((a - b).square().sum() for a, b in zip(params, tensors, strict=True))) / float(signed.square().mean())
 
     epsilon = algorithm_1(params, loss, loss(params), tolerated, 1e-7)
-    result = tamade(model, lambda m: loss([p.detach() for p in m.parameters()]), accept=Within(relative=tolerated), params=everything)
+    result = tamade(model, lambda m: loss([p.detach() for p in m.parameters()]), accept=Within(relative=tolerated), select=everything)
     for p, mask in zip(params, result.masks.values(), strict=True):
         assert mask.tolist() == (p.abs() > epsilon).tolist()
     assert result.threshold <= epsilon
@@ -127,13 +127,13 @@ def test_algorithm_1_on_a_network():
         parameter.data.normal_(generator=generator)
     x = torch.randn(64, 6, generator=generator, dtype=torch.float64)
     y = model(x).detach() + torch.randn(64, 3, generator=generator, dtype=torch.float64)
-    names = list(select(model))
+    names = list(select_parameters(model))
 
     def loss(tensors):
         outputs = torch.func.functional_call(model, dict(zip(names, tensors, strict=True)), (x,))
         return float((outputs - y).square().mean().detach())
 
-    params = [p.detach().clone() for p in select(model).values()]
+    params = [p.detach().clone() for p in select_parameters(model).values()]
     result = tamade(model, lambda m: float((m(x) - y).square().mean()), accept=Within(relative=0.1))
     epsilon = algorithm_1(params, loss, loss(params), 0.1, 1e-9)
     assert [mask.tolist() for mask in result.masks.values()] == [(p.abs() > epsilon).tolist() for p in params]
@@ -154,7 +154,7 @@ def test_weights_come_back_bit_for_bit_when_the_evaluation_raises(error, dtype):
         return 1.0
 
     with pytest.raises(error):
-        tamade(model, evaluate, accept=Within(relative=0.1), params=everything)
+        tamade(model, evaluate, accept=Within(relative=0.1), select=everything)
     assert calls[0] > calls[1] > calls[2]
     for a, b in zip(before, model.parameters(), strict=True):
         assert torch.equal(a, b)
@@ -169,16 +169,16 @@ def test_what_is_not_finite_is_never_accepted(bad):
         Within(absolute=9.0, better=Better.HIGHER),
         ShortestDescription(bits_per_weight=1, samples=1),
     ):
-        result = tamade(model, lambda m: 1.0 if count_nonzeros(m) >= 3 else bad, accept=rule, params=everything)
+        result = tamade(model, lambda m: 1.0 if count_nonzeros(m) >= 3 else bad, accept=rule, select=everything)
         assert result.kept == 3
     with pytest.raises(ValueError, match="before anything is pruned"):
-        tamade(model, lambda m: bad, accept=Within(relative=0.1), params=everything)
+        tamade(model, lambda m: bad, accept=Within(relative=0.1), select=everything)
 
 
 def test_a_relative_tolerance_needs_a_positive_reference():
     for reference in (0.0, -1.0):
         with pytest.raises(ValueError, match="use Within\\(absolute="):
-            tamade(Tensors([[1.0, 2.0]]), lambda m, r=reference: r, accept=Within(relative=0.1), params=everything)
+            tamade(Tensors([[1.0, 2.0]]), lambda m, r=reference: r, accept=Within(relative=0.1), select=everything)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_the_shortest_description_of_a_convex_trade_off_is_found_exactly(n, bits
     rule = ShortestDescription(bits_per_weight=bits_per_weight, samples=samples)
     losses = [math.inf, *(float(kept) ** -power for kept in range(1, n + 1))]
     total = [rule.total_bits(kept, loss) for kept, loss in enumerate(losses)]
-    result = tamade(Tensors([list(range(1, n + 1))]), of_count(losses), accept=rule, params=everything)
+    result = tamade(Tensors([list(range(1, n + 1))]), of_count(losses), accept=rule, select=everything)
     assert total[result.kept] == pytest.approx(min(total), rel=1e-12)
     assert result.evaluations <= 3 * math.log2(n) + 4
 
@@ -222,7 +222,7 @@ def test_the_shortest_description_of_a_convex_trade_off_is_found_exactly(n, bits
 def test_the_shortest_description_is_the_best_that_was_evaluated(losses):
     n = len(losses)
     rule = ShortestDescription(bits_per_weight=1.0, samples=20)
-    result = tamade(Tensors([list(range(1, n + 1))]), of_count([math.inf, *losses]), accept=rule, params=everything)
+    result = tamade(Tensors([list(range(1, n + 1))]), of_count([math.inf, *losses]), accept=rule, select=everything)
     assert (result.kept, result.value) in result.tried
     assert rule.total_bits(result.kept, result.value) == min(rule.total_bits(*trial) for trial in result.tried)
 
@@ -259,10 +259,10 @@ def test_evaluations_see_no_gradients_and_the_callers_mode():
 def test_nothing_left_to_prune_and_bad_tolerances_are_refused():
     model = Tensors([[0.0, 0.0]])
     with pytest.raises(ValueError, match="already zero"):
-        tamade(model, lambda m: 1.0, accept=Within(relative=0.1), params=everything)
+        tamade(model, lambda m: 1.0, accept=Within(relative=0.1), select=everything)
     for tolerance in (-0.1, 1.0, math.nan):
         with pytest.raises(ValueError, match="tolerance is a fraction"):
-            tamade(model, lambda m: 1.0, accept=Within(relative=0.1), tolerance=tolerance, params=everything)
+            tamade(model, lambda m: 1.0, accept=Within(relative=0.1), tolerance=tolerance, select=everything)
 
 
 def test_a_tied_weight_is_ranked_and_restored_once():

@@ -18,10 +18,13 @@ from torch.nn.utils import prune
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import ellzero as lz
+from ellzero.attaching import attach
 from ellzero.methods import DRR, RL1, Unregularised
-from ellzero.params import count_nonzeros, masks_from_zeros, select
-from ellzero.pruning import Within, fold, magnitude_masks, random_gradient, shrink, tamade
-from ellzero.training import CollapseError, Epochs, NonZeros, attach, classification_loss, recalibrate_batchnorm, sparsify
+from ellzero.params import count_nonzeros, masks_from_zeros, select_parameters
+from ellzero.pruning import Within, magnitude_masks, random_gradient, tamade
+from ellzero.surgery import fold, shrink
+from ellzero.targets import NonZeros
+from ellzero.training import CollapseError, Epochs, classification_loss, recalibrate_batchnorm, sparsify
 from training_problems import digits_batches, small_network
 
 
@@ -44,7 +47,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> Non
 
 def checkerboard(model: nn.Module) -> dict[str, Tensor]:
     """Masks that keep every other weight."""
-    return {name: torch.arange(p.numel()).reshape(p.shape) % 2 == 0 for name, p in select(model).items()}
+    return {name: torch.arange(p.numel()).reshape(p.shape) % 2 == 0 for name, p in select_parameters(model).items()}
 
 
 def test_story_03_retraining_never_forgets_the_mask() -> None:
@@ -60,7 +63,7 @@ def test_story_03_retraining_never_forgets_the_mask() -> None:
         optimizer=lambda params: torch.optim.AdamW(params, weight_decay=0.5),
         progress=False,
     )
-    for name, parameter in select(result.model).items():
+    for name, parameter in select_parameters(result.model).items():
         assert int(torch.count_nonzero(parameter.detach()[result.after_rgp[name] == 0])) == 0
         assert not torch.equal(parameter, result.after_rgp[name])
     assert [entry.nonzeros for entry in result.history if entry.stage == "fine-tune"] == [result.nonzeros] * 3
@@ -123,7 +126,7 @@ def test_story_06_merging_adapters_keeps_the_sparsity() -> None:
     model = network()
     sparsifier = attach(torch.optim.Adam(model.parameters()), model, Unregularised())
     sparsifier.freeze(checkerboard(model))
-    sparse_weights = {name: parameter.detach().clone() for name, parameter in select(model).items()}
+    sparse_weights = {name: parameter.detach().clone() for name, parameter in select_parameters(model).items()}
 
     adapted = nn.Sequential(LoRA(deepcopy(model[0])), nn.Tanh(), LoRA(deepcopy(model[2])))
     train(adapted, torch.optim.Adam([p for p in adapted.parameters() if p.requires_grad], lr=1e-2), 5)
@@ -182,8 +185,8 @@ def sparsified(model: Any) -> object:
 def test_story_12_a_sparse_checkpoint_is_pruned_further() -> None:
     """Pruning could not go on from a checkpoint that was sparse already."""
     model = network()
-    lz.apply_masks_(select(model), checkerboard(model))
-    first = masks_from_zeros(select(model))
+    lz.apply_masks_(select_parameters(model), checkerboard(model))
+    first = masks_from_zeros(select_parameters(model))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     sparsifier = attach(optimizer, model, RL1(alpha=1e-3), from_zeros=True)
     train(model, optimizer, 3)
@@ -191,7 +194,7 @@ def test_story_12_a_sparse_checkpoint_is_pruned_further() -> None:
     assert 0 < again.kept < 36
     sparsifier.freeze(again)
     train(model, optimizer, 3)
-    assert sum(count_nonzeros([p]) for p in select(model).values()) == again.kept
+    assert sum(count_nonzeros([p]) for p in select_parameters(model).values()) == again.kept
     assert all(bool((first[name] | ~again[name]).all()) for name in first)
 
 
@@ -236,12 +239,12 @@ def test_story_15_masks_find_their_weights_under_ddp_and_compile() -> None:
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
         sparsifier = attach(optimizer, model, DRR(alpha=1e-3))
         found = magnitude_masks(model, keep=20)
-        assert list(found) == list(random_gradient(model, inputs(), params=lz.weights)) == ["0.weight", "2.weight"]
+        assert list(found) == list(random_gradient(model, inputs(), select=lz.weights)) == ["0.weight", "2.weight"]
         sparsifier.freeze({prefix + name: mask for name, mask in found.items()}, penalty=True)
         train(model, optimizer, 3)
         sparsifier.assert_sparse()
         sparsifier.assert_sparse(deepcopy(plain) if model is plain else model)
-        assert sum(count_nonzeros([p]) for p in select(model).values()) == 20
+        assert sum(count_nonzeros([p]) for p in select_parameters(model).values()) == 20
     torch.testing.assert_close(list(wrapped.parameters()), list(plain.parameters()))
 
 
@@ -253,7 +256,7 @@ def test_story_28_a_network_cut_in_two_is_an_error_though_no_layer_is_empty() ->
             parameter.fill_(0.1)
         model[0].weight[0, 0] = model[2].weight[0, 1] = 5.0  # the largest of each layer, in different units
 
-    def pruned(count: int) -> lz.Sparse:
+    def pruned(count: int) -> lz.SparsifyResult:
         return sparsify(
             model,
             classification_loss,
@@ -273,13 +276,13 @@ def test_story_30_norms_are_not_pruned_by_default_and_their_statistics_are_renew
     """Scales of normalisation were pruned by mistake, and running statistics were those of the dense network."""
     norms = [nn.BatchNorm2d(4), nn.LayerNorm((4, 5, 5)), nn.GroupNorm(2, 4), nn.RMSNorm((5, 5)), nn.InstanceNorm2d(4, affine=True)]
     model = nn.Sequential(nn.Conv2d(1, 4, 4), *norms, nn.Flatten(), nn.Linear(100, 3))
-    assert list(select(model)) == ["0.weight", "7.weight"]
+    assert list(select_parameters(model)) == ["0.weight", "7.weight"]
 
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8, affine=False))
     batches = [inputs(seed) for seed in range(20)]
     recalibrate_batchnorm(model, batches)
-    lz.apply_masks_(select(model), magnitude_masks(model, keep=16))
+    lz.apply_masks_(select_parameters(model), magnitude_masks(model, keep=16))
     model.eval().requires_grad_(False)
     assert float(model(torch.cat(batches)).var(0).max()) < 0.9  # stale: less comes in than the statistics say
     recalibrate_batchnorm(model, batches)
@@ -289,7 +292,7 @@ def test_story_30_norms_are_not_pruned_by_default_and_their_statistics_are_renew
 
 
 ENTRIES: dict[str, Callable[[Any], object]] = {
-    "select": select,
+    "select_parameters": select_parameters,
     "count_parameters": lz.count_parameters,
     "magnitude_masks": lambda model: magnitude_masks(model, keep=3),
     "tamade": lambda model: tamade(model, lambda network: 1.0, accept=Within(relative=0.1)),

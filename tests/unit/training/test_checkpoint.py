@@ -11,19 +11,8 @@ import torch
 from ellzero.data import Shifts
 from ellzero.methods import DRR, RL1
 from ellzero.params import everything
-from ellzero.training import (
-    Anneal,
-    Checkpoint,
-    Cycles,
-    Distill,
-    Epochs,
-    ErrorIncrease,
-    NonZeros,
-    OnGridPasses,
-    Warm,
-    classification_loss,
-    sparsify,
-)
+from ellzero.targets import ErrorIncrease, NonZeros
+from ellzero.training import Anneal, Checkpoint, Cycles, Distill, Epochs, GridTraining, Warm, classification_loss, sparsify
 from ellzero.training.checkpoint import Clock, load, save
 from training_problems import digits_batches, equal, small_network
 
@@ -32,7 +21,7 @@ EVERYTHING = {
     "cycles": Cycles(start=900, count=2, epochs=1),
     "anneal": Anneal(epochs=1, finish_epochs=1),
     "target": NonZeros(250),
-    "on_grid": OnGridPasses(epochs=1, rate=1e-5),
+    "on_grid": GridTraining(epochs=1, bit_price=1e-5),
 }
 PLANS = {"full": EVERYTHING, "search": {"target": ErrorIncrease(0.1, tries=2)}}
 
@@ -48,7 +37,7 @@ def run(path: Path | None, *, resume: bool = False, plan: str = "full"):
         method=DRR(alpha=1e-3, proximal=True),
         epochs=Epochs(prelude=1, regularise=2, fine_tune=1),
         lr=3e-3,
-        params=everything,
+        select=everything,
         augment=Shifts(pixels=1),
         distill=Distill(),
         checkpoint=checkpoint,

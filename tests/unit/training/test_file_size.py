@@ -4,18 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from ellzero.archive.grids import LogGrid
-from ellzero.params import count_nonzeros, everything, select
+from ellzero.params import count_nonzeros, everything, select_parameters
+from ellzero.quantise.grids import LogGrid
+from ellzero.targets import Bytes
 from ellzero.training.estimate import estimated_bits
-from ellzero.training.file_size import (
-    Bytes,
-    Named,
-    coded_bytes,
-    expected_nonzeros,
-    magnitudes_of,
-    prune_to_fit_,
-    weight_bits,
-)
+from ellzero.training.file_size import Named, coded_bytes, expected_nonzeros, magnitudes_of, prune_to_fit_, weight_bits
 
 
 def model() -> nn.Module:
@@ -25,7 +18,7 @@ def model() -> nn.Module:
 
 def test_as_many_weights_stay_as_fit() -> None:
     network = model()
-    params = select(network, everything)
+    params = select_parameters(network, everything)
     quantiser = Named(names=list(params), grid=LogGrid())
     order = torch.cat([p.detach().abs().flatten() for p in params.values()]).sort(descending=True).values
 
@@ -43,7 +36,7 @@ def test_as_many_weights_stay_as_fit() -> None:
 
 def test_what_fits_already_is_left_alone_and_what_never_fits_is_refused() -> None:
     network = model()
-    params = select(network, everything)
+    params = select_parameters(network, everything)
     before = {name: p.detach().clone() for name, p in params.items()}
     assert prune_to_fit_(params, magnitudes_of(params), lambda: coded_bytes(network, None), 1 << 20) == count_nonzeros(network)
     with pytest.raises(ValueError, match="without any weight it takes"):

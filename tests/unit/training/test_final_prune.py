@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ellzero.params import everything, select
+from ellzero.params import everything, select_parameters
 from ellzero.training.final_prune import CollapseError, example_input, grown_masks, require_alive, scores, truncate_
 from ellzero.training.stages import Truncate
 from training_problems import digits_batches, small_network
@@ -23,7 +23,7 @@ def trained(steps: int = 5) -> tuple[nn.Module, torch.optim.Adam]:
 @pytest.mark.parametrize("power", [0.0, 0.25, 0.5])
 def test_scores_are_magnitude_times_a_power_of_the_second_moment(power):
     model, optimizer = trained(1)
-    for name, score in scores(select(model, everything), optimizer, power).items():
+    for name, score in scores(select_parameters(model, everything), optimizer, power).items():
         parameter = model.get_parameter(name)
         moment = optimizer.state[parameter]["exp_avg_sq"]
         assert torch.allclose(score, parameter.detach().abs() * moment**power)
@@ -31,7 +31,7 @@ def test_scores_are_magnitude_times_a_power_of_the_second_moment(power):
 
 def test_truncation_keeps_the_largest_scores():
     model, optimizer = trained(1)
-    params = select(model, everything)
+    params = select_parameters(model, everything)
     flat = torch.cat([score.flatten() for score in scores(params, optimizer, 0.25).values()])
     least = flat.sort(descending=True).values[99]
     truncate_(params, Truncate(keep=100, power=0.25), optimizer)
@@ -40,7 +40,7 @@ def test_truncation_keeps_the_largest_scores():
 
 def test_grown_masks_admit_the_largest_gradients_among_the_zeros():
     model, optimizer = trained(1)
-    params = select(model, everything)
+    params = select_parameters(model, everything)
     truncate_(params, Truncate(keep=200), optimizer)
     train, _ = digits_batches()
     batches = list(train)[:3]
@@ -65,17 +65,17 @@ def test_no_growth_is_the_mask_of_what_is_not_zero():
     model = small_network()
     with torch.no_grad():
         model.layers[0].weight[3] = 0
-    masks = grown_masks(select(model, everything), lambda batch: pytest.fail("no gradient is needed"), [], 0.0)
+    masks = grown_masks(select_parameters(model, everything), lambda batch: pytest.fail("no gradient is needed"), [], 0.0)
     assert torch.equal(masks["layers.0.weight"], model.layers[0].weight != 0)
 
 
 def test_an_empty_layer_is_named():
     model = small_network()
-    require_alive(select(model, everything))
+    require_alive(select_parameters(model, everything))
     with torch.no_grad():
         model.layers[1].weight.zero_()
     with pytest.raises(CollapseError, match=r"layers\.1\.weight"):
-        require_alive(select(model, everything))
+        require_alive(select_parameters(model, everything))
 
 
 def test_the_example_is_what_the_model_is_called_with():

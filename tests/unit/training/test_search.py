@@ -3,7 +3,8 @@ import math
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from ellzero.training.search import ErrorIncrease, NonZeros, Try, best_try, next_alpha
+from ellzero.targets import ErrorIncrease, NonZeros
+from ellzero.training.search import Try, best_try, next_alpha
 
 
 def search(limit: float, first: float, target: ErrorIncrease) -> list[Try]:

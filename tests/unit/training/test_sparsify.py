@@ -6,23 +6,21 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ellzero.archive.grids import LogGrid
 from ellzero.archive.load import load_model
 from ellzero.archive.save import save_model
 from ellzero.data import Shifts
-from ellzero.methods import DRR, PMMP, RL1, Exact, Unregularised, ramp
-from ellzero.params import count_nonzeros, everything, select, weights
+from ellzero.methods import DRR, PMMP, RL1, ExactGates, Unregularised, ramp
+from ellzero.params import count_nonzeros, everything, select_parameters, weights
 from ellzero.pruning import random_gradient
+from ellzero.quantise.grids import LogGrid
+from ellzero.targets import Bytes, ErrorIncrease, NonZeros
 from ellzero.training import (
     Anneal,
-    Bytes,
     Cosine,
     Cycles,
     Distill,
     Epochs,
-    ErrorIncrease,
-    NonZeros,
-    OnGridPasses,
+    GridTraining,
     Saturation,
     Warm,
     classification_error,
@@ -37,7 +35,7 @@ METHOD = DRR(alpha=1e-3, proximal=True)
 
 def run(model=None, **changes):
     train, valid = digits_batches()
-    settings = {"train": train, "valid": valid, "method": METHOD, "epochs": SHORT, "lr": 3e-3, "progress": False, "params": everything}
+    settings = {"train": train, "valid": valid, "method": METHOD, "epochs": SHORT, "lr": 3e-3, "progress": False, "select": everything}
     return sparsify(model or small_network(), classification_loss, **{**settings, **changes})
 
 
@@ -56,7 +54,7 @@ def test_tamade_prunes_within_its_tolerance_and_masks_hold():
     assert 0 < result.nonzeros < 0.9 * result.parameters
     assert result.nonzeros == count_nonzeros(result.model)
     assert result.compression_rate == result.parameters / result.nonzeros
-    for name, parameter in select(result.model, everything).items():
+    for name, parameter in select_parameters(result.model, everything).items():
         assert torch.equal(result.masks[name], parameter != 0)
     _, valid = digits_batches()
     assert error_rate(result.model, classification_error, valid) < 0.2
@@ -68,35 +66,35 @@ def test_nonzeros_is_met_and_every_weight_left_matters(cycles, anneal):
     result = run(target=NonZeros(300), cycles=cycles, anneal=anneal)
     assert 250 < result.nonzeros <= 300
     train, _ = digits_batches()
-    alive = random_gradient(result.model, [batch.inputs for batch in train], params=everything)
-    assert all(torch.equal(alive[name] & (p != 0), p != 0) for name, p in select(result.model, everything).items())
+    alive = random_gradient(result.model, [batch.inputs for batch in train], select=everything)
+    assert all(torch.equal(alive[name] & (p != 0), p != 0) for name, p in select_parameters(result.model, everything).items())
 
 
 def test_the_number_of_nonzeros_counts_what_is_regularised():
-    result = run(target=NonZeros(300), params=weights)
-    assert sum(count_nonzeros([p]) for p in select(result.model, weights).values()) <= 300
+    result = run(target=NonZeros(300), select=weights)
+    assert sum(count_nonzeros([p]) for p in select_parameters(result.model, weights).values()) <= 300
     assert result.nonzeros > 300  # biases come on top
 
 
-@pytest.mark.parametrize("price", [{}, {"rate": 3e-4, "saves": 0.1}])
+@pytest.mark.parametrize("price", [{}, {"bit_price": 3e-4, "saves": 0.1}])
 @pytest.mark.parametrize("cycles", [None, Cycles(start=1000, count=3, epochs=1, restarts=True)])
 def test_bytes_is_met_by_the_file_and_the_file_holds_what_was_trained(cycles, price, tmp_path):
-    result = run(target=Bytes(700), cycles=cycles, on_grid=OnGridPasses(epochs=2, lr=1e-3, **price))
+    result = run(target=Bytes(700), cycles=cycles, on_grid=GridTraining(epochs=2, lr=1e-3, **price))
     path = tmp_path / "net.l0"
     save_model(result.model, path, quantise=result.quantiser)
     assert 600 < path.stat().st_size <= 700
     loaded = load_model(small_network(), path)
     assert all(torch.equal(tensor, loaded.state_dict()[name]) for name, tensor in result.model.state_dict().items())
-    assert all(len(p[p != 0].abs().unique()) <= 19 for p in select(result.model, everything).values())
+    assert all(len(p[p != 0].abs().unique()) <= 19 for p in select_parameters(result.model, everything).values())
     assert result.history[-1].stage == "on grid"
     _, valid = digits_batches()
     assert error_rate(result.model, classification_error, valid) < 0.5
 
 
 def test_a_grid_without_a_size_is_a_last_stretch_of_training():
-    result = run(target=NonZeros(300), on_grid=OnGridPasses(grid=LogGrid(1.5, levels=5), epochs=1))
+    result = run(target=NonZeros(300), on_grid=GridTraining(grid=LogGrid(1.5, num_levels=5), epochs=1))
     assert 250 < result.nonzeros <= 300
-    assert all(len(p[p != 0].abs().unique()) <= 5 for p in select(result.model, everything).values())
+    assert all(len(p[p != 0].abs().unique()) <= 5 for p in select_parameters(result.model, everything).values())
     assert result.quantiser is not None
 
 
@@ -126,7 +124,7 @@ def test_every_stretch_appears_in_the_history():
     result = run(
         warm=Warm(method=RL1(alpha=1e-4, proximal=True), epochs=1),
         cycles=Cycles(start=1000, count=2, epochs=1),
-        anneal=Anneal(epochs=2, lr=Cosine(start=2e-3, end=1e-4), finish_epochs=1),
+        anneal=Anneal(epochs=2, lr=Cosine(first=2e-3, last=1e-4), finish_epochs=1),
         target=NonZeros(300),
     )
     stages = [entry.stage for entry in result.history]
@@ -245,7 +243,7 @@ def test_dictionaries_and_objects_with_logits_work():
         train=batches,
         method=METHOD,
         target=NonZeros(200),
-        params=everything,
+        select=everything,
         epochs=SHORT,
         distill=Distill(),
         progress=False,
@@ -313,7 +311,7 @@ def test_second_moments_are_needed_to_rank_by_saliency():
 
 
 def test_pmmp_runs_through_all_phases_with_its_gates_at_full_size():
-    result = run(method=PMMP(alpha=1e-3, updates=Exact(), u=ramp(0.01, 1.0)), target=NonZeros(300))
+    result = run(method=PMMP(alpha=1e-3, updates=ExactGates(), u=ramp(0.01, 1.0)), target=NonZeros(300))
     assert 250 < result.nonzeros <= 300
 
 

@@ -6,7 +6,7 @@ import pytest
 from ellzero.methods import DRR, RL1, geometric
 from ellzero.pruning import Within
 from ellzero.training.plan import Plan, prelude_stage, sparse_stages
-from ellzero.training.stages import Anneal, Cosine, Cycles, Epochs, FinalPrune, OnGridPasses, Truncate, Warm, rate_at
+from ellzero.training.stages import Anneal, Cosine, Cycles, Epochs, FinalPrune, GridTraining, Truncate, Warm, rate_at
 from ellzero.types import Phase
 
 DRR_HERE, RL1_HERE = DRR(alpha=1e-4, proximal=True), RL1(alpha=1e-4, proximal=True)
@@ -74,14 +74,14 @@ def test_a_schedule_moves_over_all_cycles_or_within_each():
 
 @pytest.mark.parametrize(("saves", "before"), [(0.0, 900), (0.1, 1000)])
 def test_the_mask_takes_what_the_price_of_bits_is_to_save(saves, before):
-    stages = sparse_stages(plan(keep=500, limit=900, on_grid=OnGridPasses(saves=saves)))
+    stages = sparse_stages(plan(keep=500, limit=900, on_grid=GridTraining(saves=saves)))
     assert [stage.before.limit for stage in stages if isinstance(stage.before, FinalPrune)] == [before]
 
 
 @pytest.mark.parametrize("saves", [-0.1, 1.0, math.nan])
 def test_a_share_that_is_none_is_refused(saves):
     with pytest.raises(ValueError, match="share of the file"):
-        OnGridPasses(saves=saves)
+        GridTraining(saves=saves)
 
 
 def test_cycles_need_a_number_to_arrive_at():
@@ -99,7 +99,7 @@ def test_cycle_counts_fall_geometrically_and_end_on_the_target():
 
 
 def test_cosine_begins_at_the_start_and_ends_at_the_end():
-    rate = Cosine(start=2.0, end=1.0)
+    rate = Cosine(first=2.0, last=1.0)
     assert [rate_at(rate, progress) for progress in (0.0, 0.5, 1.0, 2.0)] == [2.0, 1.5, 1.0, 1.0]
     assert math.isclose(rate_at(rate, 0.25), 1.5 + 0.5 * math.cos(math.pi / 4))
     assert rate_at(0.1, 0.7) == 0.1

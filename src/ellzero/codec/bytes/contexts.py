@@ -48,7 +48,7 @@ from ellzero.codec.bytes.state import (
     Model,
 )  # fmt: skip
 from ellzero.codec.bytes.tables import CLASSES, Whole
-from ellzero.codec.jit import inlined, kernel
+from ellzero.jit.kernels import inlined, kernel
 
 
 @kernel

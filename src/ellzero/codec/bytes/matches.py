@@ -22,7 +22,7 @@ from ellzero.codec.bytes.state import (
     Model,
 )
 from ellzero.codec.bytes.tables import Whole
-from ellzero.codec.jit import inlined, kernel
+from ellzero.jit.kernels import inlined, kernel
 
 
 @kernel

@@ -51,7 +51,7 @@ from ellzero.codec.bytes.state import (
     Model,
 )  # fmt: skip
 from ellzero.codec.bytes.tables import CLASSES, FOLLOWING, LOGIT_LIMIT, RECIPROCALS, SQUASH, STRETCH, Whole
-from ellzero.codec.jit import inlined
+from ellzero.jit.kernels import inlined
 
 WEIGHT_LIMIT = 1 << 24
 

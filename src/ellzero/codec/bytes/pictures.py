@@ -18,7 +18,7 @@ from ellzero.codec.bytes.state import (
     Model,
 )
 from ellzero.codec.bytes.transforms import LONGEST_STRIDE
-from ellzero.codec.jit import inlined
+from ellzero.jit.kernels import inlined
 
 LONGEST_ROW = 8192
 _LONGEST_PIXEL = 8

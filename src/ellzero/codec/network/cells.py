@@ -4,7 +4,6 @@
 
 import numpy as np
 
-from ellzero.codec.jit import Integer, kernel
 from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.logistic import LOGIT_LIMIT, rate_table, stretch_table
 from ellzero.codec.network.layout import (
@@ -47,6 +46,7 @@ from ellzero.codec.network.mixing import Memory, Slots, Weights, code_alone, cod
 from ellzero.codec.network.repeats import code_repeat, remember
 from ellzero.codec.network.values import code_extra, code_magnitude, code_sign
 from ellzero.codec.network.window import nonzeros_around, signs_around
+from ellzero.jit.kernels import Integer, kernel
 
 _LIMIT = 1023
 _ZERO_RATE = 6

@@ -5,10 +5,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.codec.jit import Integer, kernel
 from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.network.layout import LIVE, LIVE_SLOTS
 from ellzero.codec.network.mixing import MIXER_RATE, Memory, Slots, Weights, code_mixed
+from ellzero.jit.kernels import Integer, kernel
 
 _LIMIT = 255
 

@@ -6,7 +6,7 @@ from ellzero.codec.container import DEFAULT_LIMIT, ContainerReader, ContainerWri
 from ellzero.codec.errors import FormatError
 from ellzero.codec.network.coder import Coder
 from ellzero.codec.network.group import Accept, Group, Names
-from ellzero.codec.network.tensors import Description, Entry, Exact, Tied, check_entries
+from ellzero.codec.network.tensors import Description, Entry, ExactTensor, Tied, check_entries
 from ellzero.codec.streams import Sink, Source
 
 GROUP_SECTION = 1
@@ -33,7 +33,7 @@ def encode_network(entries: Iterable[Entry]) -> Iterator[bytes]:
     names = Names()
     coder, group, cells, characters = Coder(), None, 0, 0
     for entry in check_entries(entries):
-        size = 0 if isinstance(entry, Tied) else (entry.words if isinstance(entry, Exact) else entry.levels).size
+        size = 0 if isinstance(entry, Tied) else (entry.words if isinstance(entry, ExactTensor) else entry.levels).size
         if group is not None and (cells + size > _GROUP_CELLS or characters > _GROUP_NAMES):
             group.end()
             yield coder.finish()
@@ -49,7 +49,7 @@ def encode_network(entries: Iterable[Entry]) -> Iterator[bytes]:
         yield coder.finish()
 
 
-def decode_network(groups: Iterable[bytes], *, max_bytes: int = DEFAULT_LIMIT, accept: Accept = accept_all) -> Iterator[Exact | Tied]:
+def decode_network(groups: Iterable[bytes], *, max_bytes: int = DEFAULT_LIMIT, accept: Accept = accept_all) -> Iterator[ExactTensor | Tied]:
     """Decodes groups, one tensor at a time.
 
     Args:
@@ -91,7 +91,7 @@ def write_network(file: Sink, entries: Iterable[Entry]) -> int:
     return writer.finish()
 
 
-def read_network(file: Source, *, max_bytes: int = DEFAULT_LIMIT, accept: Accept = accept_all) -> Iterator[Exact | Tied]:
+def read_network(file: Source, *, max_bytes: int = DEFAULT_LIMIT, accept: Accept = accept_all) -> Iterator[ExactTensor | Tied]:
     """Reads a network file, one tensor at a time; arguments as in `decode_network`.
 
     Yields:

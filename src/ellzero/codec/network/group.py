@@ -14,7 +14,7 @@ from ellzero.codec.network.layout import first_model
 from ellzero.codec.network.matrix import Form, Levels, Profile, code_levels, form_of
 from ellzero.codec.network.mixing import Model
 from ellzero.codec.network.numbers import code_shape, code_single
-from ellzero.codec.network.tensors import Description, Entry, Exact, Quantised, Tied
+from ellzero.codec.network.tensors import Description, Entry, ExactTensor, QuantisedTensor, Tied
 from ellzero.codec.network.words import Split, find_split, join_words, split_words
 
 MAX_MODELS = 16
@@ -80,9 +80,9 @@ class Group:
             coder.number(_BACK, len(self._names) - 1 - self._names.place(entry.of))
             self._names.add(entry.name)
             return
-        constant = isinstance(entry, Exact) and entry.words.size > 1 and bool((entry.words == entry.words[0]).all())
-        kind = (_CONSTANT if constant else _EXACT) if isinstance(entry, Exact) else _UNIFORM
-        if isinstance(entry, Quantised) and isinstance(entry.grid, Logarithmic):
+        constant = isinstance(entry, ExactTensor) and entry.words.size > 1 and bool((entry.words == entry.words[0]).all())
+        kind = (_CONSTANT if constant else _EXACT) if isinstance(entry, ExactTensor) else _UNIFORM
+        if isinstance(entry, QuantisedTensor) and isinstance(entry.grid, Logarithmic):
             kind = _LOGARITHMIC
         coder.number(_KIND, kind)
         coder.name(entry.name)
@@ -92,7 +92,7 @@ class Group:
         if len(entry.shape) == 2:
             coder.number(_WIDTH, form.width)
         model = self._code_model(self._model_number(entry, form))
-        if isinstance(entry, Exact):
+        if isinstance(entry, ExactTensor):
             words = entry.words[:1] if constant else entry.words
             split = find_split(words, entry.dtype)
             self._code_split(model, entry.dtype, split)
@@ -107,7 +107,7 @@ class Group:
         """Ends the group."""
         self._coder.number(_KIND, _END)
 
-    def decode(self, max_bytes: int, accept: Accept) -> Iterator[Exact | Tied]:
+    def decode(self, max_bytes: int, accept: Accept) -> Iterator[ExactTensor | Tied]:
         """Decodes all tensors; arguments as in `decode_network`."""
         coder = self._coder
         while kind := coder.number(_KIND, below=_LOGARITHMIC + 1, what="the kind of a tensor"):
@@ -152,11 +152,11 @@ class Group:
                 except ValueError as error:
                     raise FormatError(f"the tensor {name!r}: {error}") from error
             self._names.add(name)
-            yield Exact(name=name, dtype=dtype, shape=shape, words=words, coded_bytes=coder.position - before)
+            yield ExactTensor(name=name, dtype=dtype, shape=shape, words=words, coded_bytes=coder.position - before)
 
-    def _model_number(self, entry: Exact | Quantised, form: Form) -> int:
+    def _model_number(self, entry: ExactTensor | QuantisedTensor, form: Form) -> int:
         """Chooses which tensors share what they teach: those of a kind; vectors only with those of the same last name."""
-        kind = type(entry.grid).__name__ if isinstance(entry, Quantised) else f"exact {entry.dtype.value}"
+        kind = type(entry.grid).__name__ if isinstance(entry, QuantisedTensor) else f"exact {entry.dtype.value}"
         last = entry.name.rpartition(".")[2] if form.rows == 1 else ""
         number = self._model_numbers.setdefault((kind, last), len(self._model_numbers))
         return min(number, MAX_MODELS - 1)
@@ -200,7 +200,7 @@ class Group:
     def _code(self, model: int, matrix: Levels) -> None:
         self._profiles.append(code_levels(self._coder, self._models[model][0], matrix, self._profiles))
 
-    def _encode_grid(self, entry: Quantised) -> None:
+    def _encode_grid(self, entry: QuantisedTensor) -> None:
         match entry.grid:
             case Uniform(steps=steps):
                 self._coder.number(_STEPS, int(len(steps) > 1))

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ellzero.codec.adaptive import NEW
-from ellzero.codec.jit import Integer, inlined, kernel
 from ellzero.codec.kernels import Buffer, State, decode_bit, decode_raw, encode_bit, encode_raw
 from ellzero.codec.logistic import LOGIT_LIMIT, rate_table, squash_table, stretch_table
+from ellzero.jit.kernels import Integer, inlined, kernel
 
 WEIGHT_ONE = 1 << 16
 MIXER_RATE = 14

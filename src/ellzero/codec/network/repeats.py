@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ellzero.codec.adaptive import code_adaptive
-from ellzero.codec.jit import Integer, kernel
 from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.network.layout import REPEAT_SLOTS
 from ellzero.codec.network.mixing import Memory
+from ellzero.jit.kernels import Integer, kernel
 
 TABLE_BITS = 16
 

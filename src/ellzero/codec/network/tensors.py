@@ -15,7 +15,7 @@ MAX_NAME_BYTES = 4095
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exact:
+class ExactTensor:
     """A tensor that comes back bit for bit.
 
     Attributes:
@@ -45,7 +45,7 @@ class Exact:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quantised:
+class QuantisedTensor:
     """A tensor that comes back as levels times a grid, on every machine with the same bits.
 
     Attributes:
@@ -54,7 +54,7 @@ class Quantised:
         shape: sizes of the dimensions.
         levels: integers, of that shape; 0 is exactly zero.
         grid: what a level is worth.
-        image_width: as in `Exact`.
+        image_width: as in `ExactTensor`.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Tied:
     of: str
 
 
-Entry = Exact | Quantised | Tied
+Entry = ExactTensor | QuantisedTensor | Tied
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,13 +96,13 @@ class Description:
     shape: tuple[int, ...]
 
 
-def exact(name: str, array: NDArray[np.generic] | np.generic, *, image_width: int = 0) -> Exact:
+def exact(name: str, array: NDArray[np.generic] | np.generic, *, image_width: int = 0) -> ExactTensor:
     """Takes an array of numpy as it is.
 
     Args:
         name: of the tensor.
-        array: or a scalar, of any type that safetensors knows and numpy has; for others make an `Exact` of their bits.
-        image_width: as in `Exact`.
+        array: or a scalar, of any type that safetensors knows and numpy has; for others make an `ExactTensor` of their bits.
+        image_width: as in `ExactTensor`.
 
     Raises:
         TypeError: a type that no network file knows.
@@ -111,7 +111,7 @@ def exact(name: str, array: NDArray[np.generic] | np.generic, *, image_width: in
     dtype = dtype_of(array)
     little = np.ascontiguousarray(array, dtype=dtype.array_type)
     words = little.reshape(-1).view(dtype.word_type)
-    return Exact(name=name, dtype=dtype, shape=array.shape, words=words, image_width=image_width)
+    return ExactTensor(name=name, dtype=dtype, shape=array.shape, words=words, image_width=image_width)
 
 
 def check_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
@@ -140,12 +140,12 @@ def check_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
         yield entry
 
 
-def _check_size(entry: Exact | Quantised) -> None:
-    given = entry.words.size if isinstance(entry, Exact) else entry.levels.size
+def _check_size(entry: ExactTensor | QuantisedTensor) -> None:
+    given = entry.words.size if isinstance(entry, ExactTensor) else entry.levels.size
     wanted = math.prod(entry.shape) * entry.dtype.words
     if given != wanted or min(entry.shape, default=0) < 0 or len(entry.shape) > MAX_DIMENSIONS:
         raise ValueError(f"{entry.name!r} has {given} words for the shape {entry.shape}, which takes {wanted}; at most 32 dimensions")
-    if isinstance(entry, Exact):
+    if isinstance(entry, ExactTensor):
         return
     if not roundable(entry.dtype):
         raise ValueError(f"{entry.name!r} of {entry.dtype.value} cannot be quantised; keep it exact, or convert it to F32, F16 or BF16")
@@ -156,3 +156,10 @@ def _check_size(entry: Exact | Quantised) -> None:
     rows = entry.shape[0] if len(entry.shape) > 1 else 1
     if isinstance(entry.grid, Uniform) and len(entry.grid.steps) not in (1, rows):
         raise ValueError(f"{entry.name!r} has {len(entry.grid.steps)} steps for {rows} rows; give one, or one for each row")
+
+
+def values_of(entry: ExactTensor) -> np.ndarray:
+    """Returns the numbers of a floating-point tensor as doubles, in its shape."""
+    if entry.dtype is DType.BF16:
+        return (entry.words.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64).reshape(entry.shape)
+    return entry.array().astype(np.float64)

@@ -5,7 +5,6 @@
 import numpy as np
 
 from ellzero.codec.adaptive import code_adaptive
-from ellzero.codec.jit import Integer, inlined, kernel
 from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.network.layout import (
     ESCAPE_SLOTS,
@@ -18,6 +17,7 @@ from ellzero.codec.network.layout import (
     WINDOW_SLOTS,
 )
 from ellzero.codec.network.mixing import MIXER_RATE, Memory, Slots, Weights, code_alone, code_mixed, code_raw, mix
+from ellzero.jit.kernels import Integer, inlined, kernel
 
 LIMIT = 255
 MAX_LEVEL_BITS = 29

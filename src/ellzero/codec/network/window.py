@@ -5,7 +5,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.codec.jit import Integer, kernel
+from ellzero.jit.kernels import Integer, kernel
 
 
 @kernel

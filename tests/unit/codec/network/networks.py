@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ellzero.codec.network.dtypes import DType
 from ellzero.codec.network.format import read_network, write_network
 from ellzero.codec.network.grids import Logarithmic, Uniform, worth
-from ellzero.codec.network.tensors import Entry, Exact, Quantised, Tied, exact
+from ellzero.codec.network.tensors import Entry, ExactTensor, QuantisedTensor, Tied, exact
 
 
 def written(entries: list[Entry]) -> bytes:
@@ -18,20 +18,20 @@ def written(entries: list[Entry]) -> bytes:
     return file.getvalue()
 
 
-def read(file: bytes) -> list[Exact | Tied]:
+def read(file: bytes) -> list[ExactTensor | Tied]:
     return list(read_network(io.BytesIO(file)))
 
 
-def expected(entry: Entry) -> Exact | Tied:
+def expected(entry: Entry) -> ExactTensor | Tied:
     """What an entry comes back as."""
-    if not isinstance(entry, Quantised):
+    if not isinstance(entry, QuantisedTensor):
         return entry
     rows = entry.shape[0] if len(entry.shape) > 1 else 1
     words = worth(entry.levels.reshape(-1), entry.grid, entry.dtype, rows)
-    return Exact(name=entry.name, dtype=entry.dtype, shape=entry.shape, words=words)
+    return ExactTensor(name=entry.name, dtype=entry.dtype, shape=entry.shape, words=words)
 
 
-def assert_same(given: list[Entry], back: list[Exact | Tied]) -> None:
+def assert_same(given: list[Entry], back: list[ExactTensor | Tied]) -> None:
     assert len(given) == len(back)
     for entry, other in zip(given, back, strict=True):
         wanted = expected(entry)
@@ -40,7 +40,7 @@ def assert_same(given: list[Entry], back: list[Exact | Tied]) -> None:
             assert isinstance(other, Tied)
             assert wanted.of == other.of
             continue
-        assert isinstance(other, Exact)
+        assert isinstance(other, ExactTensor)
         assert (wanted.dtype, wanted.shape) == (other.dtype, other.shape)
         assert wanted.words.dtype == other.words.dtype
         assert np.array_equal(wanted.words, other.words)
@@ -67,15 +67,15 @@ def of_every_kind(seed: int) -> list[Entry]:
         exact("complex", (sparse(source, 2, 3) + 1j * sparse(source, 2, 3)).astype(np.complex64)),
         exact("mask", source.random((4, 9)) < 0.5),
         exact("waves", np.concatenate([waves, waves[:, ::-1]])),
-        Exact(name="brain", dtype=DType.BF16, shape=(2, 3), words=source.integers(0, 1 << 16, 6).astype(np.uint16)),
-        Quantised(
+        ExactTensor(name="brain", dtype=DType.BF16, shape=(2, 3), words=source.integers(0, 1 << 16, 6).astype(np.uint16)),
+        QuantisedTensor(
             name="by row",
             dtype=DType.BF16,
             shape=(6, 5),
             levels=source.integers(-30, 31, (6, 5)).astype(np.int32),
             grid=Uniform(steps=tuple(float(np.float32(step)) for step in source.random(6) + 0.1)),
         ),
-        Quantised(
+        QuantisedTensor(
             name="picture",
             dtype=DType.F32,
             shape=(9, 30),
@@ -83,7 +83,7 @@ def of_every_kind(seed: int) -> list[Entry]:
             grid=Logarithmic(smallest=0.25, ratio=1.3125),
             image_width=6,
         ),
-        Quantised(
+        QuantisedTensor(
             name="by ratio",
             dtype=DType.F16,
             shape=(6, 5),

@@ -24,7 +24,7 @@ from ellzero.codec.network.dtypes import DType
 from ellzero.codec.network.format import GROUP_SECTION, decode_network, encode_network, read_network
 from ellzero.codec.network.grids import Logarithmic, Uniform
 from ellzero.codec.network.group import Names
-from ellzero.codec.network.tensors import Description, Entry, Exact, Quantised, Tied, exact
+from ellzero.codec.network.tensors import Description, Entry, ExactTensor, QuantisedTensor, Tied, exact
 
 shapes = arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=6)
 
@@ -42,7 +42,7 @@ def test_bits_of_any_type_and_shape_come_back(dtype: DType, shape: tuple[int, ..
     count = int(np.prod(shape)) * dtype.words
     words = source.integers(0, 1 << dtype.word_bits, count, dtype=np.uint64).astype(dtype.word_type)
     words[source.random(count) >= kept] = 0
-    entries: list[Entry] = [Exact(name="x", dtype=dtype, shape=shape, words=words)]
+    entries: list[Entry] = [ExactTensor(name="x", dtype=dtype, shape=shape, words=words)]
     assert_same(entries, read(written(entries)))
 
 
@@ -55,7 +55,7 @@ def test_extreme_numbers_come_back(array: np.ndarray):
     entries: list[Entry] = [exact("x", array)]
     back = read(written(entries))
     assert_same(entries, back)
-    assert isinstance(back[0], Exact)
+    assert isinstance(back[0], ExactTensor)
     assert back[0].array().tobytes() == array.tobytes()
 
 
@@ -72,7 +72,7 @@ def test_levels_come_back_as_the_numbers_that_they_are_worth(
     levels = np.random.default_rng(seed).normal(0, scale, shape).round().astype(np.int32)
     levels = levels.clip(-4096, 4096)
     grid = Logarithmic(smallest=2.0**-10, ratio=1.0009765625) if logarithmic else Uniform(steps=(0.3125,))
-    entries: list[Entry] = [Quantised(name="x", dtype=dtype, shape=shape, levels=levels, grid=grid)]
+    entries: list[Entry] = [QuantisedTensor(name="x", dtype=dtype, shape=shape, levels=levels, grid=grid)]
     assert_same(entries, read(written(entries)))
 
 
@@ -85,7 +85,7 @@ def test_any_names_come_back_in_their_order(names: list[str]):
 def test_the_bytes_of_a_tiny_network_stay_what_they_are():
     entries: list[Entry] = [
         exact("fc.weight", np.array([[0, 1.5, 0], [-0.25, 0, 0]], np.float32)),
-        Quantised(
+        QuantisedTensor(
             name="fc.bias", dtype=DType.F32, shape=(2,), levels=np.array([3, 0], np.int32), grid=Logarithmic(smallest=0.5, ratio=1.5)
         ),
     ]
@@ -182,9 +182,15 @@ def test_a_tensor_above_the_limit_is_refused():
         ([exact("a", np.float32(1)), Tied(name="b", of="a"), Tied(name="b", of="a")], "two tensors"),
         ([exact("ä" * 2048, np.float32(1))], "has 4096 bytes, at most 4095"),
         ([Tied(name="a", of="b")], "does not come before"),
-        ([Exact(name="a", dtype=DType.F32, shape=(3,), words=np.zeros(2, np.uint32))], "2 words"),
-        ([Quantised(name="a", dtype=DType.I8, shape=(1,), levels=np.ones(1, np.int32), grid=Uniform(steps=(1.0,)))], "cannot be quantised"),
-        ([Quantised(name="a", dtype=DType.F32, shape=(1,), levels=np.ones(1, np.int32), grid=Uniform(steps=(0.1,)))], "single precision"),
+        ([ExactTensor(name="a", dtype=DType.F32, shape=(3,), words=np.zeros(2, np.uint32))], "2 words"),
+        (
+            [QuantisedTensor(name="a", dtype=DType.I8, shape=(1,), levels=np.ones(1, np.int32), grid=Uniform(steps=(1.0,)))],
+            "cannot be quantised",
+        ),
+        (
+            [QuantisedTensor(name="a", dtype=DType.F32, shape=(1,), levels=np.ones(1, np.int32), grid=Uniform(steps=(0.1,)))],
+            "single precision",
+        ),
     ],
 )
 def test_what_cannot_be_stored_is_refused(entries: list[Entry], message: str):
@@ -237,7 +243,7 @@ def test_damaged_groups_decode_to_an_error_or_to_other_tensors_and_nothing_else(
 def test_levels_that_claim_to_repeat_bits_are_an_error(monkeypatch: pytest.MonkeyPatch):
     # Believing it would read memory that is not there, in either direction.
     monkeypatch.setattr(matrix.Levels, "repeats", lambda _: True)
-    entry = Quantised(name="a", dtype=DType.F32, shape=(300,), levels=np.ones(300, np.int32), grid=Uniform(steps=(1.0,)))
+    entry = QuantisedTensor(name="a", dtype=DType.F32, shape=(300,), levels=np.ones(300, np.int32), grid=Uniform(steps=(1.0,)))
     with pytest.raises(FormatError, match="claims to repeat"):
         written([entry])
 

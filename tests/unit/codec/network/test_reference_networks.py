@@ -14,8 +14,8 @@ from networks import read, written
 from test_network_format import LITERAL
 
 from ellzero.archive.entries import quantised
-from ellzero.archive.grids import LogGrid, UniformGrid
 from ellzero.codec.network.tensors import Tied, exact
+from ellzero.quantise.grids import LogGrid, UniformGrid
 
 
 def agree(file: bytes) -> None:

@@ -1,0 +1,128 @@
+"""One line in a training loop that exists already: `optimizer.step()` then regularises and keeps masks."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ellzero.attaching.attached import Attached
+from ellzero.attaching.inertia import Watch
+from ellzero.attaching.sparsifier import Sparsifier
+from ellzero.attaching.steps import check_has_steps
+from ellzero.methods.protocol import MaySilence, Method
+from ellzero.methods.schedule import moves
+from ellzero.params import Selector, aliases, masks_from_zeros, named_parameters, select_parameters, weights
+from ellzero.types import Params
+
+
+def attach(
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
+    model: nn.Module,
+    method: Method,
+    *,
+    select: Selector = weights,
+    total_steps: int | None = None,
+    from_zeros: bool = False,
+    inert_after: int | None = 500,
+) -> Sparsifier:
+    """Makes `optimizer.step()` regularise a model, and keep masks once there are some.
+
+    Only hooks on the optimizer are used and nothing is put on the model, so copies, pickles, `torch.compile` and `AveragedModel`
+    of the model work as before; copies of the optimizer have no hooks, so attach to those again.
+
+    Args:
+        optimizer: one optimizer or several that share the model; each counts its own steps.
+        model: the module, wrapped (DDP, torch.compile) or not.
+        method: the penalty, such as `lz.DRR(alpha=1e-5)`.
+        params: the rule for what is regularised: weights of two and more dimensions, or `lz.everything` as in the paper.
+        total_steps: optimizer steps planned, from which progress follows; needed by schedules. Later steps stay at progress 1.
+        from_zeros: freeze what is exactly 0 now among the regularised parameters, to go on from a sparse checkpoint; the
+            penalty stays on.
+        inert_after: regularised steps after which a penalty whose gradient has stayed below a millionth of the data's gives a
+            warning; None for none.
+
+    Returns:
+        The handle: freezes masks, holds what a checkpoint needs, answers questions.
+
+    Raises:
+        TypeError: not an optimizer or not a module; an optimizer that evaluates its closure several times (LBFGS); a proximal
+            method with an optimizer that has no step per element; complex or half-precision parameters.
+        ValueError: nothing is selected; a regularised parameter that none or two of the optimizers own; an optimizer that is
+            attached already or maximises; a moving schedule without `total_steps`; `from_zeros` with nothing at 0.
+    """
+    optimizers = _checked_optimizers([optimizer] if isinstance(optimizer, torch.optim.Optimizer) else optimizer, method)
+    selected = select_parameters(model, select)
+    _check_precision(selected)
+    if total_steps is not None and total_steps < 1:
+        raise ValueError(f"total_steps must be at least 1, got {total_steps}")
+    if total_steps is None and moves(method):
+        raise ValueError(f"{method} has a schedule, a function of progress: pass total_steps, the number of optimizer steps planned")
+
+    trainable = {name: parameter for name, (_, parameter) in named_parameters(model).items()}
+    owners = _owners(optimizers, selected)
+    sparsifier = Sparsifier(
+        method=method,
+        params=selected,
+        trainable=trainable,
+        aliases=aliases(model),
+        attached=[
+            Attached(
+                optimizer=each,
+                params={name: parameter for name, parameter in selected.items() if parameter in owned},
+                trainable={name: parameter for name, parameter in trainable.items() if parameter in owned},
+                # No penalty has no effect by design.
+                watch=Watch(None if isinstance(method, MaySilence) and method.silent else inert_after),
+            )
+            for each, owned in owners
+        ],
+        total_steps=total_steps,
+    )
+    if from_zeros:
+        masks = masks_from_zeros(selected)
+        if all(bool(mask.all()) for mask in masks.values()):
+            raise ValueError("from_zeros=True, but no regularised weight is exactly 0: load the sparse weights before attaching")
+        sparsifier.freeze(masks, penalty=True)
+    sparsifier.install()
+    return sparsifier
+
+
+def _checked_optimizers(optimizers: Sequence[torch.optim.Optimizer], method: Method) -> list[torch.optim.Optimizer]:
+    optimizers = list(optimizers)
+    if not optimizers:
+        raise ValueError("no optimizer was given")
+    for optimizer in optimizers:
+        if not isinstance(optimizer, torch.optim.Optimizer):  # pyright: ignore[reportUnnecessaryIsInstance]  # wrappers are common
+            raise TypeError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}: attach(optimizer, model, method)")
+        if isinstance(optimizer, torch.optim.LBFGS):
+            raise TypeError("LBFGS evaluates its closure several times a step and searches along a line: use Adam, AdamW or SGD")
+        if method.proximal:
+            check_has_steps(optimizer)
+        if any(group.get("maximize", False) for group in optimizer.param_groups):
+            raise ValueError("the optimizer has maximize=True, which would maximise the penalty too: minimise the negative objective")
+        if any(isinstance(getattr(hook, "__self__", None), Sparsifier) for hook in optimizer._optimizer_step_pre_hooks.values()):
+            raise ValueError("this optimizer has a sparsifier attached already, and two would regularise twice: call its detach() first")
+    if len(set(optimizers)) < len(optimizers):
+        raise ValueError("the same optimizer is given twice")
+    return optimizers
+
+
+def _check_precision(params: Params) -> None:
+    for name, parameter in params.items():
+        if parameter.dtype not in (torch.float32, torch.float64):
+            raise TypeError(
+                f"{name} is {parameter.dtype}, in which small steps of a penalty are rounded away: keep float32 master weights and"
+                " let torch.autocast run the model in half precision"
+            )
+
+
+def _owners(
+    optimizers: Sequence[torch.optim.Optimizer], params: Params
+) -> list[tuple[torch.optim.Optimizer, set[Tensor]]]:  # tensors hash by identity
+    owners = [(each, {parameter for group in each.param_groups for parameter in group["params"]}) for each in optimizers]
+    for name, parameter in params.items():
+        count = sum(parameter in owned for _, owned in owners)
+        if count == 0:
+            raise ValueError(f"{name} is regularised, but no optimizer owns it: pass the optimizer that does, or leave it out with select=")
+        if count > 1:
+            raise ValueError(f"{name} belongs to {count} of the optimizers, so it would be regularised {count} times a round")
+    return owners

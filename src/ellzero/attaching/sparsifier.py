@@ -1,0 +1,290 @@
+"""The handle that `attach` returns: what happens around every optimizer step, and the masks in force."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from ellzero.attaching.attached import Attached
+from ellzero.attaching.inertia import Norms, measure
+from ellzero.attaching.masking import Keep, checked_masks, parameters_for, revived
+from ellzero.attaching.moments import clear_dead_moments_, forget_
+from ellzero.attaching.steps import learning_rates, step_sizes
+from ellzero.methods.protocol import FollowsRates, Method
+from ellzero.methods.schedule import moves
+from ellzero.methods.workspace import Workspace
+from ellzero.params import apply_masks_
+from ellzero.types import At, Masks, Params, Phase
+
+
+class Sparsifier:
+    """Regularises at every optimizer step and keeps masks; made by `attach`.
+
+    Attributes:
+        method: the penalty.
+        state: what the method optimises beside the model.
+        params: the regularised parameters, by canonical name, tied tensors once.
+        skipped: names of the trainable parameters that are not regularised.
+        phase: the phase of training; the penalty acts in `Phase.REGULARISE` only.
+        last: the gradient norms of the penalty and of the data at the last check, None before the first.
+    """
+
+    def __init__(
+        self,
+        *,
+        method: Method,
+        params: Params,
+        trainable: Params,
+        aliases: Mapping[str, str],
+        attached: Sequence[Attached],
+        total_steps: int | None,
+    ) -> None:
+        self.method = method
+        self.params = params
+        self.state: nn.Module = method.init(params)
+        self._follows = self.state if isinstance(self.state, FollowsRates) else None
+        self.skipped: list[str] = [name for name in trainable if name not in params]
+        self.phase = Phase.REGULARISE
+        self.last: Norms | None = None
+        self._aliases = aliases
+        self._trainable = trainable
+        self._attached = {each.optimizer: each for each in attached}
+        self._total_steps = total_steps
+        self._moves = moves(method)
+        self._masks: dict[str, Tensor] | None = None
+        self._keep: Keep | None = None
+        self._workspace = Workspace()
+        self._handles: list[RemovableHandle] = []
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps done: of several optimizers, those of the one that has done most."""
+        return max(each.step for each in self._attached.values())
+
+    @property
+    def at(self) -> At:
+        """Where training stands."""
+        return self._at(self.step)
+
+    @property
+    def masks(self) -> dict[str, Tensor] | None:
+        """The masks in force, by canonical name, True where a weight is kept; None where nothing is frozen."""
+        return None if self._masks is None else dict(self._masks)
+
+    def penalty(self) -> float:
+        """Computes the penalty now, whatever the phase: what `add_gradient_` is the gradient of."""
+        with torch.no_grad():
+            return float(self.method.penalty(self.params, self.state, self.at))
+
+    def set_phase(self, phase: Phase) -> None:
+        """Enters a phase: the penalty acts in `Phase.REGULARISE` only, masks in all of them."""
+        self.phase = phase
+
+    def freeze(self, masks: Masks, *, penalty: bool = False, reset_momentum: bool = False, allow_empty_layers: bool = False) -> None:
+        """Sets pruned weights to exactly 0 and holds them there; new masks replace older ones.
+
+        What the optimizer remembers of pruned weights (momentum, second moments) is cleared; kept weights keep theirs.
+
+        Args:
+            masks: name -> tensor, True where the weight is kept; any trainable parameter may be named.
+            penalty: whether the survivors are regularised further; False enters `Phase.FINE_TUNE`.
+            reset_momentum: drop the optimizer's memory of the masked parameters altogether, survivors included.
+            allow_empty_layers: accept a weight that is pruned altogether.
+
+        Raises:
+            ValueError: a name is unknown or owned by no optimizer, a shape differs, or a whole layer is pruned.
+        """
+        self._install_masks(checked_masks(masks, self._trainable, self._aliases, allow_empty_layers=allow_empty_layers))
+        if reset_momentum:
+            forget_(list(self._attached), self._masked_params())
+            for each in self._attached.values():
+                each.flat.look_again()
+        if not penalty:
+            self.phase = Phase.FINE_TUNE
+
+    def unfreeze(self) -> None:
+        """Lets pruned weights grow again, from 0; `set_phase` decides about the penalty."""
+        self._masks = self._keep = None
+
+    def apply_masks_(self, module: nn.Module) -> None:
+        """Sets what is pruned to 0 in a copy of the model: an average of weights, or one with adapters merged.
+
+        Raises:
+            ValueError: nothing is frozen, or the module lacks a masked parameter.
+        """
+        masks = self._frozen()
+        apply_masks_(parameters_for(module, masks), masks)
+
+    def assert_sparse(self, module: nn.Module | None = None) -> None:
+        """Checks that every pruned weight is exactly 0.
+
+        Args:
+            module: a copy of the model to check; the model itself by default.
+
+        Raises:
+            AssertionError: weights have come back; names and counts are in the message.
+            ValueError: nothing is frozen, or the module lacks a masked parameter.
+        """
+        masks = self._frozen()
+        counts = revived(masks, self._trainable if module is None else parameters_for(module, masks))
+        if counts:
+            where = ", ".join(f"{name}: {count}" for name, count in counts.items())
+            raise AssertionError(
+                f"{sum(counts.values())} pruned weights are not 0 ({where}). Copies of a model and unpickled or replaced optimizers have no"
+                " hooks: attach again, load_state_dict() the masks, or call apply_masks_(module)"
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what a checkpoint needs beside the model and the optimizer: masks, the method's state, phase and steps."""
+        return {
+            "masks": None if self._masks is None else {name: mask.clone() for name, mask in self._masks.items()},
+            "method": self.state.state_dict(),
+            "phase": self.phase.value,
+            "steps": [each.step for each in self._attached.values()],
+            "caps": [each.flat.state_dict() for each in self._attached.values()],
+            "watched": [{"steps": each.watch.steps, "inert": each.watch.inert} for each in self._attached.values()],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores a `state_dict`, from a wrapped or a plain model alike, and enforces its masks at once.
+
+        Raises:
+            ValueError: it comes from another number of optimizers, or its masks do not fit the model.
+        """
+        if len(state["steps"]) != len(self._attached):
+            raise ValueError(f"the state is of {len(state['steps'])} optimizers, and {len(self._attached)} are attached")
+        masks = state["masks"]
+        checked = None if masks is None else checked_masks(masks, self._trainable, self._aliases, allow_empty_layers=True)
+        self.state.load_state_dict(state["method"])
+        self.phase = Phase(state["phase"])
+        for each, step, watched in zip(self._attached.values(), state["steps"], state["watched"], strict=True):
+            each.step, each.watch.steps, each.watch.inert = step, watched["steps"], watched["inert"]
+        for each, caps in zip(self._attached.values(), state.get("caps", []), strict=False):
+            each.flat.load_state_dict(caps)
+        if checked is None:
+            self.unfreeze()
+        else:
+            self._install_masks(checked)
+
+    def install(self) -> None:
+        """Registers the hooks; `attach` has done so."""
+        for optimizer in self._attached:
+            self._handles.append(optimizer.register_step_pre_hook(self._before_step))
+            self._handles.append(optimizer.register_step_post_hook(self._after_step))
+
+    def detach(self) -> None:
+        """Removes the hooks: the optimizer is as it was before `attach`, and nothing keeps pruned weights at 0 any more."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError(_NO_COPY)
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        raise TypeError(_NO_COPY)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(_NO_COPY)
+
+    def _at(self, step: int) -> At:
+        progress = 0.0 if self._total_steps is None else min(1.0, step / self._total_steps)
+        return At(progress=progress, step=step, phase=self.phase)
+
+    def _frozen(self) -> dict[str, Tensor]:
+        if self._masks is None:
+            raise ValueError("nothing is frozen, so there is no mask to hold to: call freeze(masks) first")
+        return self._masks
+
+    def _masked_params(self) -> dict[str, Tensor]:
+        return {name: self._trainable[name] for name in self._frozen()}
+
+    def _install_masks(self, masks: dict[str, Tensor]) -> None:
+        owned = {name for each in self._attached.values() for name in each.trainable}
+        for name in masks:
+            if name not in owned:
+                raise ValueError(f"{name} is masked, but no attached optimizer owns it: attach the optimizer that does")
+        self._masks, self._keep = masks, Keep(masks)
+        apply_masks_(self._masked_params(), masks)
+        clear_dead_moments_(list(self._attached), self._trainable, masks)
+
+    def _before_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # The arguments begin with the optimizer itself. A closure has yet to compute the gradient, so the penalty waits for it.
+        closure = kwargs["closure"] if "closure" in kwargs else (args[1] if len(args) > 1 else None)
+        if closure is None:
+            self._regularise(optimizer)
+            return None
+        wrapped = self._wrapped(optimizer, closure)
+        return (args, {**kwargs, "closure": wrapped}) if "closure" in kwargs else ((optimizer, wrapped, *args[2:]), kwargs)
+
+    def _wrapped(self, optimizer: torch.optim.Optimizer, closure: Callable[[], Any]) -> Callable[[], Any]:
+        def closure_with_penalty() -> Any:
+            loss = closure()
+            self._regularise(optimizer)
+            return loss
+
+        return closure_with_penalty
+
+    def _regularise(self, optimizer: torch.optim.Optimizer) -> None:
+        if _will_skip(optimizer):
+            return
+        each = self._attached[optimizer]
+        params, at, scale = _requiring_grad(each.params), self._at(each.step), _gradient_scale(optimizer)
+        done: list[str] = []
+        if params and self.phase is Phase.REGULARISE:
+            if each.watch.due():
+                self.last = measure(self.method, params, self.state, at, scale)
+                each.watch.saw(self.last)
+            if self._keep is not None:
+                done = self._keep.add_gradient_(self.method, params, self.state, at, scale)
+            if not done:
+                self.method.add_gradient_(params, self.state, at, scale)
+        if self._keep is not None:
+            self._keep.apply_to_gradients_(each.trainable, but=done)
+
+    def _after_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if _will_skip(optimizer):
+            return
+        each = self._attached[optimizer]
+        params, at = _requiring_grad(each.params), self._at(each.step)
+        if params and self.phase is Phase.REGULARISE:
+            if each.flat.fits(self.method, optimizer, params, at):
+                each.flat.step_(self.method, optimizer, params, self.state, at, None if self._keep is None else self._keep.survivors)
+            else:
+                with torch.no_grad():
+                    steps = step_sizes(optimizer, params, self._workspace) if self.method.proximal else {}
+                if self._follows is not None:
+                    self._follows.follow_rates_(learning_rates(optimizer, params))
+                self.method.after_step_(params, self.state, steps, at)
+            masks = self.method.masks_(params, self.state, at)
+            if masks is not None:
+                self._install_masks({**(self._masks or {}), **checked_masks(masks, self._trainable, self._aliases)})
+            each.watch.step(self.method, may_rise=self._moves and at.progress < 1.0)
+        if self._keep is not None:
+            self._keep.apply_to_weights_(each.trainable)
+        each.step += 1
+
+
+_NO_COPY = (
+    "a Sparsifier is bound to its optimizer and cannot be copied or pickled: save its state_dict(), copy the model and the optimizer,"
+    " attach to the copies, and load_state_dict() there"
+)
+
+
+def _requiring_grad(params: Params) -> dict[str, Tensor]:
+    """Leaves out what the user has frozen by `requires_grad_(False)` since."""
+    return {name: parameter for name, parameter in params.items() if parameter.requires_grad}
+
+
+def _will_skip(optimizer: torch.optim.Optimizer) -> bool:
+    """Tells whether a fused optimizer leaves this step out because a gradient scaler has found an infinity."""
+    found: Tensor | None = getattr(optimizer, "found_inf", None)
+    return found is not None and bool(found)
+
+
+def _gradient_scale(optimizer: torch.optim.Optimizer) -> float:
+    """Returns the factor in the gradients that a fused optimizer divides by itself."""
+    scale: Tensor | None = getattr(optimizer, "grad_scale", None)
+    return 1.0 if scale is None else float(scale)

@@ -1,0 +1,123 @@
+"""What processes tell each other: the only place that knows `torch.distributed`.
+
+Every function here is a collective: all processes of the group call it, equally often and in the same order.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ellzero.types import Masks
+
+_WRAPPERS = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module"})
+
+_CHUNK = 2**22
+"""Scalars gathered at once: the temporaries of a mean take this many a process, however large the model is."""
+
+
+def canonical_name(name: str) -> str:
+    """Removes the prefixes that DDP, torch.compile, FSDP and AveragedModel put before a parameter's name."""
+    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+
+
+@dataclass(frozen=True)
+class WorkerMean:
+    """The mean over the processes of a group, for `ADMM(mean_over_workers=WorkerMean())`.
+
+    Summed in the order of the ranks, in each tensor's own type, so that all processes hold the same bits, and the bits of one
+    process that sums N copies in turn. An all-reduce leaves the order to its backend.
+
+    Attributes:
+        group: the processes; all where None.
+    """
+
+    group: dist.ProcessGroup | None = field(default=None, repr=False)
+
+    @torch.no_grad()
+    def __call__(self, tensors: Sequence[Tensor]) -> None:
+        """Replaces every tensor by its mean over the processes.
+
+        Raises:
+            RuntimeError: there is no process group.
+        """
+        _require_group()
+        for tensor in tensors:
+            whole = tensor.contiguous().view(-1)
+            for part in whole.split(_CHUNK):
+                gathered = _gathered(part, self.group)
+                part.copy_(gathered[0])
+                for other in gathered[1:]:
+                    part.add_(other)
+                part.div_(len(gathered))
+            if not tensor.is_contiguous():
+                tensor.copy_(whole.view(tensor.shape))
+
+
+def mean_evaluation(evaluate: Callable[[nn.Module], float], group: dist.ProcessGroup | None = None) -> Callable[[nn.Module], float]:
+    """Makes an evaluation whose value is the mean over processes, each on its own data: with it TAMADE finds the same masks everywhere.
+
+    Args:
+        evaluate: model -> loss or accuracy on this process's data, the same number of data on each.
+        group: the processes; all where None.
+    """
+
+    def mean(model: nn.Module) -> float:
+        _require_group()
+        values = _gathered(torch.tensor([evaluate(model)], dtype=torch.float64, device=_device(group)), group)
+        # Summed in the order of ranks: a sum that differed in its last bit could tip a comparison on one process alone.
+        return sum(value.item() for value in values) / len(values)
+
+    return mean
+
+
+def masks_hash(masks: Masks) -> str:
+    """Computes a SHA-256 of names, shapes and bits of masks, independent of their order, of wrappers' prefixes and of the device."""
+    digest = hashlib.sha256()
+    for name, mask in sorted((canonical_name(name), mask) for name, mask in masks.items()):
+        digest.update(f"{len(name)}:{name}{tuple(mask.shape)}".encode())
+        digest.update((mask.detach() != 0).to("cpu", torch.uint8).contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def assert_same_masks(masks: Masks, group: dist.ProcessGroup | None = None) -> None:
+    """Checks that all processes hold the same masks.
+
+    Args:
+        masks: this process's masks: `sparsifier.masks`.
+        group: the processes; all where None.
+
+    Raises:
+        AssertionError: some differ, on every process with the same message, so that none waits for another.
+        RuntimeError: there is no process group.
+    """
+    _require_group()
+    own = torch.frombuffer(bytearray.fromhex(masks_hash(masks)), dtype=torch.uint8).to(_device(group))
+    hashes = [bytes(one.tolist()).hex() for one in _gathered(own, group)]
+    if len(set(hashes)) > 1:
+        found = ", ".join(f"rank {rank}: {one[:8]}" for rank, one in enumerate(hashes))
+        raise AssertionError(
+            f"the masks differ between processes ({found}): derive them from values that all share (WorkerMean, mean_evaluation), or"
+            " broadcast those of one process"
+        )
+
+
+def _gathered(tensor: Tensor, group: dist.ProcessGroup | None) -> list[Tensor]:
+    found = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(found, tensor.clone(), group=group)
+    return found
+
+
+def _device(group: dist.ProcessGroup | None) -> torch.device:
+    """Finds where the group's backend reads from: NCCL knows the GPU alone."""
+    return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend(group) == "nccl" else torch.device("cpu")
+
+
+def _require_group() -> None:
+    if not (dist.is_available() and dist.is_initialized()):
+        raise RuntimeError(
+            "there is no process group: call torch.distributed.init_process_group() first, or, in a single process, leave this out"
+        )

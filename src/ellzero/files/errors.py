@@ -1,0 +1,36 @@
+"""Errors that name a file and say what to do: one line of text."""
+
+import errno
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class FileError(OSError):
+    """A file is not there, is in the way, or is not what a command can read or write."""
+
+
+@contextmanager
+def plain_errors(path: Path | str, done: str) -> Generator[None, None, None]:
+    """Says in words what the system says in numbers."""
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"{path} cannot be {done}: {words_for(error, Path(path).parent, done)}") from error
+
+
+def words_for(error: OSError, folder: Path, done: str) -> str:
+    """Says in words why something could not be `done` (read, written, removed) in a folder."""
+    if isinstance(error, FileNotFoundError):
+        if done != "written":
+            return "there is no such file"
+        return f"no file can be made in {folder}" if folder.is_dir() else f"there is no folder {folder}; make it first"
+    if isinstance(error, NotADirectoryError):
+        return "a part of its path is no folder"
+    if isinstance(error, PermissionError):
+        return "permission denied"
+    if error.errno == errno.ENAMETOOLONG:
+        return "its name is too long for this file system"
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,204 @@
+"""Input and output of the commands: files or `-`, refusals that say what to do, and nothing half-written when a command is stopped.
+
+What a refusal raises is a `FileError`, an OSError with one line of text.
+"""
+
+import errno
+import os
+import signal
+import stat
+import sys
+import threading
+from collections.abc import Collection, Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import BinaryIO, NoReturn
+
+from ellzero.files.errors import FileError, plain_errors, words_for
+from ellzero.files.whole import replacing
+
+STANDARD = "-"
+
+
+@contextmanager
+def open_input(path: Path | str, *, terminal: bool = True) -> Generator[BinaryIO, None, None]:
+    """Opens what a command reads.
+
+    Args:
+        path: a file, or `-` for standard input.
+        terminal: whether standard input may be a terminal; False for compressed bytes, which nobody types.
+
+    Yields:
+        The file, binary and buffered. Standard input stays open.
+
+    Raises:
+        FileError: there is no such file, it is a folder, or it may not be read.
+    """
+    if str(path) == STANDARD:
+        if not terminal and sys.stdin.isatty():
+            raise FileError("compressed bytes are not read from a terminal: name a file, or redirect one with <")
+        yield sys.stdin.buffer
+        return
+    with plain_errors(path, "read"):
+        if os.path.isdir(path):
+            raise FileError(f"{path} is a folder: name a file")
+        file = open(path, "rb")  # noqa: SIM115  # closed below; errors while it is used are the caller's
+    with file:
+        yield file
+
+
+@contextmanager
+def open_output(
+    path: Path | str,
+    *,
+    source: Path | str | None = None,
+    others: Collection[Path] = (),
+    force: bool = False,
+    terminal: bool = False,
+    keep: bool = False,
+) -> Generator[BinaryIO, None, None]:
+    """Opens what a command writes: a file appears whole at the end, or not at all.
+
+    An exception, Ctrl-C and SIGTERM (raised as KeyboardInterrupt) leave what was there before. Where a file exists, it asks if both input
+    and messages are on a terminal, and refuses elsewhere. Devices and pipes are written to directly; a symbolic link stays, its target is
+    replaced.
+
+    Args:
+        path: a file, or `-` for standard output.
+        source: what is read meanwhile, a file or `-`, which the output must not be.
+        others: more files that are read meanwhile.
+        force: whether an existing file is overwritten, and bytes go to a terminal.
+        terminal: whether what is written is fit for a terminal.
+        keep: whether the output takes over the permissions and times of `source`.
+
+    Yields:
+        The file, binary and buffered. Standard output is flushed and stays open.
+
+    Raises:
+        FileError: the output exists, is the input, a folder, or a terminal, or its folder is not there.
+    """
+    read = None if source is None else _status(source, 0)
+    written = _status(path, 1)
+    for one, status in ((source, read), *((other, _status(other, 0)) for other in others)):
+        if status is not None and written is not None and stat.S_ISREG(status.st_mode) and os.path.samestat(status, written):
+            raise FileError(
+                f"{path} is the input: name another output" if path == one else f"{path} is the same file as {one}: name another"
+            )
+    if written is not None and stat.S_ISDIR(written.st_mode):
+        raise FileError(f"{path} is a folder: name a file in it")
+    with ExitStack() as stack:
+        stack.enter_context(stoppable())
+        with plain_errors(path, "written"):
+            if str(path) == STANDARD:
+                file = stack.enter_context(_standard_output())
+            elif written is not None and not stat.S_ISREG(written.st_mode):
+                file = stack.enter_context(open(path, "wb"))
+            else:
+                overwrite = force or (written is not None and _agreed(path, source))
+                if written is not None and not overwrite:
+                    raise FileError(f"{path} exists: -f overwrites it, -o names another output")
+                # A symbolic link stays: what it points to is replaced.
+                target = Path(os.path.realpath(path))
+                like = read if keep and str(source) != STANDARD else None
+                file = stack.enter_context(replacing(target, overwrite=overwrite, like=like))
+            if file.isatty() and not (terminal or force):
+                raise FileError(
+                    "compressed bytes are not written to a terminal: redirect them with >, name a file with -o, or insist with -f"
+                )
+        yield file
+
+
+@contextmanager
+def stoppable() -> Generator[None, None, None]:
+    """Turns SIGTERM and a hang-up into KeyboardInterrupt, as Ctrl-C is, so that what is half-written gets removed.
+
+    Only in the main thread, and only where nothing else has been arranged for the signal.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [signal.SIGTERM] if sys.platform == "win32" else [signal.SIGTERM, signal.SIGHUP]
+    old = {number: signal.signal(number, _stop) for number in numbers if signal.getsignal(number) is signal.SIG_DFL}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def reader_of_output() -> Generator[None, None, None]:
+    """Says it when nobody reads standard output any more.
+
+    Raises:
+        FileError: what reads it has stopped.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        # Python flushes standard output once more when it ends, and would complain once more.
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        raise FileError("what reads standard output has stopped reading") from None
+
+
+def check_removable(source: Path | str) -> None:
+    """Refuses, before anything is done, to remove what is no regular file.
+
+    Raises:
+        FileError: the input is `-`, a pipe, a device or the like.
+    """
+    status = _status(source, 0)
+    if str(source) == STANDARD or (status is not None and not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode)):
+        raise FileError(f"{source} is no regular file, and nothing else is removed: leave --rm out")
+
+
+def remove_input(source: Path | str, output: Path | str, opened: os.stat_result) -> None:
+    """Removes an input whose output is a finished file, unless it has changed since it was opened.
+
+    Args:
+        source: the input.
+        output: what was made of it.
+        opened: what `fstat` gave of the input before it was read.
+
+    Raises:
+        FileError: one of them is `-`, or the output is no file that stands there: then the input is all there is. Or another file has
+            taken the place of the input, or something was written to it meanwhile.
+    """
+    with plain_errors(source, "removed"):
+        if STANDARD in (str(source), str(output)) or not Path(output).is_file() or os.path.samefile(source, output):
+            raise FileError(f"{source} is kept: it is removed only where its output is a file of its own")
+        now = os.stat(source)
+        if (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns) != (opened.st_dev, opened.st_ino, opened.st_size, opened.st_mtime_ns):
+            raise FileError(f"{source} is kept: it has changed since it was read, and {output} holds what it was before")
+        os.unlink(source)
+
+
+def _stop(number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt(f"stopped by {signal.Signals(number).name}")
+
+
+def _status(path: Path | str, standard: int) -> os.stat_result | None:
+    """Looks up a file, following links, or a standard stream by its descriptor; None where there is none."""
+    try:
+        return os.fstat(standard) if str(path) == STANDARD else os.stat(path)
+    except OSError as error:
+        if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.EBADF}:
+            return None
+        raise FileError(f"{path} cannot be looked at: {words_for(error, Path(path).parent, 'read')}") from error
+
+
+def _agreed(path: Path | str, source: Path | str | None) -> bool:
+    """Asks whether a file may be overwritten, where somebody is there to answer."""
+    if str(source) == STANDARD or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    print(f"{path} exists; overwrite it? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+@contextmanager
+def _standard_output() -> Generator[BinaryIO, None, None]:
+    with reader_of_output():
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()

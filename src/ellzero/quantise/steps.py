@@ -1,0 +1,115 @@
+"""How fine each layer's grid is: one exchange rate between bits and divergence for the whole network."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ellzero.codec.network.grids import Uniform
+from ellzero.quantise.feedback import Factor, Price, factor, round_with_feedback
+from ellzero.quantise.grids import Levels, rounded_up
+from ellzero.quantise.layer_columns import Moments, matrices
+from ellzero.quantise.observed import Observed, mean_output
+from ellzero.quantise.sensitivity import Sensitivity
+
+_MOST_LEVELS = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """The grids of a layer.
+
+    Attributes:
+        weight: step of the weights.
+        bias: step of the biases.
+        curvature: second derivative of the divergence by a weight, over the variance of its input, in nats a sample.
+    """
+
+    weight: float
+    bias: float
+    curvature: float
+
+    def scaled(self, ratio: float) -> "Steps":
+        """Returns another step of the weights, and the curvature with which it would have been chosen."""
+        return replace(self, weight=rounded_up(self.weight * ratio), curvature=self.curvature / ratio**2)
+
+
+def choose_steps(sensitivity: Sensitivity, inputs: Factor, nats_per_bit: float) -> Steps:
+    """Chooses steps so that a bit fewer for each weight costs as many nats as it is worth.
+
+    The error of rounding to a step s is s^2 / 12 a weight, so the divergence grows by F s^2 / 24, and by F s^2 ln 2 / 12 for each bit that
+    a coarser step saves.
+
+    Args:
+        sensitivity: of the layer.
+        inputs: of the layer; what feedback leaves of an input counts, in the geometric mean.
+        nats_per_bit: the exchange rate.
+    """
+    scale = math.sqrt(12 * nats_per_bit / math.log(2))
+    left = math.exp(float(inputs.left.log().mean()))
+    return Steps(
+        weight=rounded_up(scale / math.sqrt(max(sensitivity.weight * left, 1e-30))),
+        bias=rounded_up(scale / math.sqrt(max(sensitivity.bias, 1e-30))),
+        curvature=sensitivity.weight,
+    )
+
+
+def input_factor(layer: Observed, inputs: Moments, damping: float) -> Factor:
+    """Factors the Gram matrix of a layer's inputs: without their mean where biases, most of them, make up for it."""
+    gram = inputs.covariance
+    if layer.constant is None or 2 * int(layer.constant.fixed.sum()) > layer.constant.fixed.numel():
+        gram = gram + inputs.mean[:, :, None] * inputs.mean[:, None]
+    return factor(gram, damping)
+
+
+@torch.no_grad()
+def quantise_weight_(layer: Observed, inputs: Factor, steps: Steps, price: float) -> dict[str, Levels]:
+    """Moves a layer's weights to their grid, in place.
+
+    Args:
+        layer: the layer.
+        inputs: of the layer.
+        steps: of its grids.
+        price: nats that a bit is worth while single weights are rounded; 0 rounds to the nearest.
+
+    Returns:
+        The levels by name; none where they are too many for a grid, and the weights are as before.
+    """
+    weight = layer.layer.weight
+    paid = Price(curvature=steps.curvature, nats_per_bit=price) if price > 0 else None
+    levels = round_with_feedback(matrices(layer.layer), inputs, steps.weight, paid).reshape(weight.shape)
+    if not float(levels.abs().max()) < _MOST_LEVELS:
+        return {}
+    weight.copy_(levels * steps.weight)
+    return {f"{layer.name}.weight": _levels(levels, steps.weight)}
+
+
+@torch.no_grad()
+def correct_bias_(layer: Observed, inputs: Sequence[Tensor], steps: Steps) -> dict[str, Levels]:
+    """Brings a layer's mean output back to the original's by its bias, which goes to a grid of its own, or by a running mean.
+
+    Args:
+        layer: the layer, its weights quantised.
+        inputs: what comes to it now.
+        steps: of its grids.
+
+    Returns:
+        The bias's levels by name.
+    """
+    constant = layer.constant
+    if constant is None:
+        return {}
+    wanted = constant.plus(layer.mean_output - mean_output(layer.layer, inputs))
+    levels = torch.round(wanted / steps.bias)
+    if constant.name is None or not float(levels.abs().max()) < _MOST_LEVELS:
+        constant.tensor.copy_(wanted)
+        return {}
+    constant.tensor.copy_(levels * steps.bias)
+    return {constant.name: _levels(levels, steps.bias)}
+
+
+def _levels(levels: Tensor, step: float) -> Levels:
+    return Levels(levels=levels.cpu().numpy().astype(np.int32), grid=Uniform(steps=(step,)))

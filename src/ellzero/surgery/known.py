@@ -1,0 +1,108 @@
+"""The modules that the analysis of channels knows."""
+
+import operator
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+import torch
+from torch import nn
+from torch.fx.node import Node
+from torch.nn import functional
+
+from ellzero.params import duplicate, require_module
+from ellzero.surgery.selected import SelectedLinear
+from ellzero.surgery.trace import describe
+
+CONVOLUTIONS: Final = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+NORMS: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+DROPOUTS: Final = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+ACTIVATIONS: Final = (
+    *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus, nn.Softsign, nn.Softshrink),
+    *(nn.Hardshrink, nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Sigmoid, nn.LogSigmoid, nn.Tanh, nn.Tanhshrink, nn.Threshold),
+)
+ELEMENTWISE: Final = frozenset(
+    [
+        *("relu", "relu6", "leaky_relu", "elu", "celu", "selu", "gelu", "silu", "mish", "softplus", "softsign", "softshrink", "hardshrink"),
+        *("hardtanh", "hardswish", "hardsigmoid", "sigmoid", "logsigmoid", "log_sigmoid", "tanh", "tanhshrink", "threshold"),
+        *("abs", "neg", "exp", "square", "sqrt", "pow", "clamp", "clamp_min", "clamp_max", "positive", "float", "double", "contiguous"),
+        *("add", "sub", "mul", "div", "truediv", "maximum", "minimum", "iadd", "isub", "imul", "itruediv"),
+    ]
+)
+CONSTANT_POOLS: Final = frozenset(f"{kind}{n}d" for kind in ("max_pool", "adaptive_max_pool", "adaptive_avg_pool") for n in (1, 2, 3))
+AVERAGE_POOLS: Final = frozenset(f"avg_pool{n}d" for n in (1, 2, 3))
+DROPOUT_FUNCTIONS: Final = frozenset(f"{kind}dropout{n}" for kind in ("", "alpha_", "feature_alpha_") for n in ("", "1d", "2d", "3d"))
+NAMESPACES: Final = (torch, functional, torch._C._nn, operator)  # pyright: ignore[reportAttributeAccessIssue]  # built at run time
+MAX_POOLS: Final = (
+    *(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d),
+    *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
+)
+AVG_POOLS: Final = (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
+MIXERS: Final = (nn.LayerNorm, nn.GroupNorm, nn.Softmax, nn.LogSoftmax)
+_KNOWN: Final = (*CONVOLUTIONS, *NORMS, *DROPOUTS, *ACTIVATIONS, *MAX_POOLS, *AVG_POOLS, *MIXERS, nn.Linear, nn.Flatten)
+
+
+def known(module: nn.Module) -> bool:
+    """Says whether a module computes what one of the known classes computes: subclasses may not override its forward."""
+    if type(module) is SelectedLinear:
+        return True
+    for kind in _KNOWN:
+        if isinstance(module, kind):
+            own = type(module)
+            return all(getattr(own, name, None) is getattr(kind, name, None) for name in ("forward", "_conv_forward"))
+    return False
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """Copies a model whose weights are parameters.
+
+    Raises:
+        ValueError: a layer computes its weight from other tensors, as torch.nn.utils.prune does; the message names it.
+        TypeError: it is no module.
+    """
+    check_weights(model)
+    return duplicate(model)
+
+
+def check_weights(model: nn.Module) -> None:
+    """Raises ValueError for a layer that computes its weight in a hook: such models cannot even be copied."""
+    require_module(model)
+    for path, module in model.named_modules():
+        if isinstance(module, (nn.Linear, *CONVOLUTIONS)) and known(module) and "weight" not in module._parameters:
+            name = describe(path, module)
+            raise ValueError(f"{name} computes its weight from other tensors: make it permanent first (torch.nn.utils.prune.remove)")
+
+
+def shared_modules(root: nn.Module, nodes: Iterable[Node]) -> set[nn.Module]:
+    """Finds modules with a parameter that is used more than once: changing it for one use would change the other."""
+    uses: Counter[int] = Counter(id(parameter) for _, parameter in root.named_parameters(remove_duplicate=False))
+    calls = Counter(str(node.target) for node in nodes if node.op == "call_module")
+    for node in nodes:
+        if node.op == "get_attr":
+            attribute: Any = root
+            for part in str(node.target).split("."):
+                attribute = getattr(attribute, part)
+            uses[id(attribute)] += 1
+    shared: set[nn.Module] = set()
+    for name, count in calls.items():
+        module = root.get_submodule(name)
+        tensors = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+        if tensors and (count > 1 or any(uses[id(tensor)] > 1 for tensor in tensors)):
+            shared.add(module)
+    return shared
+
+
+def name_of(node: Node) -> str:
+    """Names the function or method that a node calls."""
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+
+
+def keeps_numbers(node: Node) -> bool:
+    """Says whether a call of `to` leaves numbers what they are: it names a layout in memory or a floating type, or both."""
+    named = [*node.args[1:], *node.kwargs.values()]
+    return all(isinstance(each, torch.memory_format) or (isinstance(each, torch.dtype) and each.is_floating_point) for each in named)
+
+
+def any_of(size: Any) -> bool:
+    """Tells whether a size such as padding, one number or one a dimension, is not 0 anywhere."""
+    return any(size) if isinstance(size, (tuple, list)) else bool(size)

@@ -1,0 +1,166 @@
+"""What a command trains: a network and its data, by name or from the user's own module."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ellzero.data import Augmentation, Dataset, Images, Part, Resident, load_held_out, load_images, split
+from ellzero.models import VGG16, DigitsMLP, LeNet5Caffe, LeNet300, MLP3x512
+from ellzero.training import Batches, ErrorFn, LossFn, classification_error, classification_loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Data and losses for the command line; a user's `module:function` returns one.
+
+    Attributes:
+        train: training batches.
+        judge: the training data without shuffling or augmentation: TAMADE and code lengths are measured on it; `train` where None.
+        valid: held-out batches, or None.
+        test: returns the test batches. It is called once, when the network is final: nothing that is measured on them chooses anything.
+        loss_fn: (model, batch) -> mean loss in nats.
+        error_fn: (model, batch) -> (errors, decisions); None where there is no such thing.
+        samples: number of training samples behind `train`, for code lengths.
+        name: what records call the data.
+    """
+
+    train: Batches
+    test: Callable[[], Batches]
+    samples: int
+    judge: Batches | None = None
+    valid: Batches | None = None
+    loss_fn: LossFn = classification_loss
+    error_fn: ErrorFn | None = classification_error
+    name: str = "data"
+
+
+NETWORKS: dict[str, Callable[[int], nn.Module]] = {
+    "lenet-300-100": lambda seed: LeNet300(seed=seed),
+    "lenet-5-caffe": lambda seed: LeNet5Caffe(seed=seed),
+    "vgg-16-512": lambda seed: VGG16(seed=seed),
+    "mlp-3x512": lambda seed: MLP3x512(seed=seed),
+    "digits-mlp": lambda seed: DigitsMLP(seed=seed),
+}
+
+_CIFAR10_NETWORKS = frozenset({"vgg-16-512", "mlp-3x512"})
+
+
+def network(name: str, seed: int) -> nn.Module:
+    """Builds a network from its name or from `module:factory`; the factory takes no argument, or a keyword `seed`.
+
+    Raises:
+        ValueError: no such name, module or factory, or the factory returns something else.
+    """
+    if name in NETWORKS:
+        return NETWORKS[name](seed)
+    if ":" not in name:
+        raise ValueError(f"no network is named {name!r}: expected {', '.join(NETWORKS)}, or module:factory")
+    factory = imported(name)
+    try:
+        model = factory(seed=seed)
+    except TypeError as error:
+        if "seed" not in str(error):
+            raise
+        model = factory()
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"{name} returned {type(model).__name__}, expected a torch.nn.Module")
+    return model
+
+
+def wants_channels(model: nn.Module) -> bool:
+    """Tells whether a network reads images with a dimension of channels: it holds a convolution over two dimensions."""
+    return any(isinstance(module, nn.Conv2d) for module in model.modules())
+
+
+def imported(reference: str) -> Any:
+    """Imports `module:name`; the working directory is looked in first, as `python -m` does.
+
+    Raises:
+        ValueError: no such module or name.
+    """
+    module, _, name = reference.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        raise ValueError(f"cannot import {module!r} for {reference!r}: {error}") from error
+    except AttributeError as error:
+        raise ValueError(f"module {module!r} has no {name!r}") from error
+
+
+def dataset_for(model_name: str, data: str | None) -> tuple[Dataset, str | None]:
+    """Chooses the data set of a network: its own for digits and for the networks of CIFAR-10, else by `data`.
+
+    `data` is a data set's name, or a directory; one whose name contains "fashion" holds Fashion-MNIST, "cifar" CIFAR-10.
+    """
+    if model_name == "digits-mlp":
+        return Dataset.DIGITS, data
+    for dataset in (Dataset.FASHION_MNIST, Dataset.MNIST, Dataset.CIFAR10):
+        if data == dataset.value:
+            return dataset, None
+    if model_name in _CIFAR10_NETWORKS or (data is not None and "cifar" in Path(data).name.lower()):
+        return Dataset.CIFAR10, data
+    if data is None:
+        return Dataset.MNIST, None
+    fashion = "fashion" in Path(data).name.lower()
+    return (Dataset.FASHION_MNIST if fashion else Dataset.MNIST), data
+
+
+def image_problem(
+    dataset: Dataset,
+    directory: str | None,
+    *,
+    seed: int,
+    batch_size: int,
+    train_size: int | None,
+    validation: int,
+    augment: Augmentation | None,
+    copies: int | None = None,
+    channels: bool = False,
+) -> Problem:
+    """Builds the problem of classifying one of the image sets known by name.
+
+    Args:
+        dataset: which set.
+        directory: where its files are; None for ELLZERO_DATA.
+        seed: order and augmentation of the training images; the split is always the same.
+        batch_size: images a batch.
+        train_size: images trained on; None for all that are not held out.
+        validation: images held out; CIFAR-10 holds out its file 5 whatever is said here.
+        augment: changes training images.
+        copies: how many augmented copies are made once; None augments anew in each epoch.
+        channels: whether grey images are given one channel, as convolutions want them.
+    """
+
+    def shaped(images: Images) -> Images:
+        return replace(images, inputs=images.inputs[:, None]) if channels and images.inputs.ndim == 3 else images
+
+    images, valid = shaped(load_images(dataset, directory)), load_held_out(dataset, directory)
+    if valid is None:
+        parts = split(len(images), validation, seed=123)
+        images, valid = images.take(parts.train), images.take(parts.validation)
+    train = images if train_size is None else images.take(torch.arange(min(train_size, len(images))))
+
+    def test() -> Batches:
+        return resident(shaped(load_images(dataset, directory, Part.TEST)))
+
+    return Problem(
+        train=Resident(train.inputs, train.labels, batch_size=batch_size, seed=seed, augment=augment, copies=copies, white=train.white),
+        judge=resident(train),
+        valid=resident(valid),
+        test=test,
+        samples=len(train),
+        name=dataset.value,
+    )
+
+
+def resident(images: Images) -> Resident:
+    """Batches images in their order, for measuring."""
+    return Resident(images.inputs, images.labels, batch_size=min(2000, len(images)), seed=0, shuffle=False, white=images.white)

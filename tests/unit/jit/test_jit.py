@@ -1,0 +1,89 @@
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+# What is computed, how often machine code was found; without the word "run", only where it would be looked for, which compiles nothing.
+USE = """
+import sys
+sys.modules["torch"] = None
+from upper import twice
+if sys.argv[1:] == ["run"]:
+    print(twice(20), sum(twice.compiled.stats.cache_hits.values()) if hasattr(twice, "compiled") else "uncompiled")
+else:
+    assert "numba" not in sys.modules
+    print(twice.compiled.stats.cache_path)
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """Two files with kernels, one of which calls the other's."""
+    folder = tmp_path / "package"
+    folder.mkdir()
+    (folder / "lower.py").write_text("from ellzero.jit.kernels import kernel\n@kernel\ndef once(x):\n    return x + 1\n")
+    (folder / "constants.py").write_text("STEP = 100\n")
+    (folder / "upper.py").write_text(
+        textwrap.dedent(
+            """
+            from ellzero.jit.kernels import kernel
+            from constants import STEP
+            from lower import once
+            @kernel
+            def twice(x):
+                return once(once(x)) + STEP
+            """
+        )
+    )
+    return folder
+
+
+def run(folder: Path, cache: Path, *words: str, **variables: str) -> list[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA")}
+    environment |= {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(folder))), "PYTHONDONTWRITEBYTECODE": "1"}
+    # The user's cache folder on each system.
+    environment |= {"XDG_CACHE_HOME": str(cache), "LOCALAPPDATA": str(cache), "HOME": str(cache)} | variables
+    done = subprocess.run([sys.executable, "-W", "error", "-c", USE, *words], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_machine_code_is_kept_in_the_users_folder_and_only_there(package: Path, tmp_path: Path):
+    before = sorted(package.rglob("*"))
+    assert run(package, tmp_path / "cache", "run") == ["122", "0"]
+    assert run(package, tmp_path / "cache", "run") == ["122", "1"]
+    assert sorted(package.rglob("*")) == before
+    (place,) = run(package, tmp_path / "cache")
+    assert Path(place).is_relative_to(tmp_path / "cache")
+    assert list(Path(place).glob("*.nbi"))
+
+
+def test_a_change_in_what_a_kernel_calls_or_names_is_noticed(package: Path, tmp_path: Path):
+    cache = tmp_path / "cache"
+    places = [run(package, cache)]
+    lower, constants = package / "lower.py", package / "constants.py"
+    lower.write_text(lower.read_text().replace("+ 1", "+ 2"))
+    places.append(run(package, cache))
+    constants.write_text("STEP = 200\n")
+    places.append(run(package, cache))
+    assert len({place for (place,) in places}) == 3
+    constants.write_text("STEP = 100\n")
+    assert run(package, cache) == places[1]
+
+
+def test_without_a_folder_it_compiles_anew(package: Path, tmp_path: Path):
+    (tmp_path / "file").touch()
+    assert run(package, tmp_path / "file", "run") == ["122", "0"]
+
+
+def test_the_variables_of_numba_are_heeded(package: Path, tmp_path: Path):
+    mine = tmp_path / "mine"
+    (place,) = run(package, tmp_path / "cache", NUMBA_CACHE_DIR=str(mine))
+    assert Path(place).is_relative_to(mine)
+    assert not (tmp_path / "cache").exists()
+    assert run(package, tmp_path / "cache", "run", NUMBA_DISABLE_JIT="1") == ["122", "uncompiled"]

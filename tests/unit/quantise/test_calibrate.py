@@ -1,0 +1,365 @@
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, strategies as st
+from torch import Tensor, nn
+
+from ellzero.archive.load import load_model
+from ellzero.archive.save import save_model
+from ellzero.pruning._random_gradient import call_model
+from ellzero.quantise.calibrate import Calibrated, LevelsByName
+from ellzero.quantise.feedback import Price, bits_of_levels, factor, round_with_feedback
+from ellzero.quantise.fold_batchnorm import fold_batchnorm_, normalisations
+from ellzero.quantise.grids import UniformGrid
+from ellzero.quantise.layer_columns import columns, matrices, moments, outputs_by_position
+from ellzero.quantise.observed import inputs_of, mean_output, observe
+from ellzero.quantise.sensitivity import divergence, sampled_gradient, sensitivities
+
+
+class Convolutions(nn.Module):
+    """Convolutions with and without bias, grouped, depthwise, strided, with normalisation and without."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(8)
+        self.depthwise = nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
+        self.plain = nn.BatchNorm2d(8, affine=False)
+        self.grouped = nn.Conv2d(8, 12, 3, stride=2, padding=1, groups=2, padding_mode="reflect")
+        self.biased = nn.BatchNorm2d(12)
+        self.dilated = nn.Conv2d(12, 6, 3, dilation=2, bias=False)
+        self.head = nn.Linear(6, 5)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        features = torch.relu(self.norm(self.first(inputs)))
+        features = torch.relu_(self.plain(self.depthwise(features)))
+        features = torch.relu(self.biased(self.grouped(features)))
+        return self.head(torch.relu(self.dilated(features)).mean((2, 3)))
+
+
+class Recurrent(nn.Module):
+    """A linear layer without bias, one that is called twice, and parts that calibration does not know."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(20, 6)
+        self.lstm = nn.LSTM(6, 8, batch_first=True)
+        self.twice = nn.Linear(8, 8)
+        self.narrow = nn.Linear(8, 3, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.narrow(torch.tanh(self.twice(torch.tanh(self.twice(self.lstm(self.embedding(tokens))[0])))))
+
+
+@pytest.fixture
+def network() -> Convolutions:
+    torch.manual_seed(0)
+    model = Convolutions()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2)
+            if module.affine:
+                nn.init.uniform_(module.weight, -1, 2)
+                nn.init.normal_(module.bias)
+    return model.eval()
+
+
+@pytest.fixture
+def images(generator: torch.Generator) -> Tensor:
+    return torch.randn(40, 3, 10, 10, generator=generator)
+
+
+@given(
+    seed=st.integers(0, 1000),
+    step=st.floats(0.05, 2),
+    damping=st.sampled_from([1e-4, 0.01, 1.0]),
+    groups=st.integers(1, 3),
+    kept=st.sampled_from([0.1, 1.0]),
+    price=st.sampled_from([None, 1e-3, 1.0]),
+)
+def test_feedback_never_leaves_a_row_a_larger_error_than_plain_rounding_and_revives_nothing(
+    seed: int, step: float, damping: float, groups: int, kept: float, price: float | None
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    n = 70 if groups == 1 else 9
+    weight = torch.randn(groups, 4, n, generator=generator, dtype=torch.float64)
+    weight[torch.rand(groups, 4, n, generator=generator) > kept] = 0
+    rows = torch.randn(groups, 30, n, generator=generator, dtype=torch.float64) @ torch.randn(
+        groups, n, n, generator=generator, dtype=torch.float64
+    )
+    gram = rows.mT @ rows
+    paid = None if price is None else Price(curvature=1.0, nats_per_bit=price)
+    levels = round_with_feedback(weight, factor(gram, damping), step, paid)
+    assert torch.equal(levels, levels.round())
+    assert not levels[weight == 0].any()
+    if paid is not None:
+        return
+    found = (rows @ (weight - levels * step).mT).square().sum(1)
+    plain = (rows @ (weight - torch.round(weight / step) * step).mT).square().sum(1)
+    assert (found <= plain * (1 + 1e-9) + 1e-9).all()
+
+
+def test_feedback_removes_most_of_the_error_where_inputs_are_correlated(generator: torch.Generator) -> None:
+    weight = torch.randn(1, 16, 100, generator=generator, dtype=torch.float64)
+    rows = torch.randn(400, 12, generator=generator, dtype=torch.float64) @ torch.randn(12, 100, generator=generator, dtype=torch.float64)
+    rows += 0.1 * torch.randn(400, 100, generator=generator, dtype=torch.float64)
+    levels = round_with_feedback(weight, factor((rows.T @ rows)[None], 1e-4), 0.5)
+    found = (rows @ (weight - levels * 0.5)[0].T).square().sum()
+    plain = (rows @ (weight - torch.round(weight / 0.5) * 0.5)[0].T).square().sum()
+    assert found < plain / 5
+
+
+def test_feedback_is_the_sequence_of_conditional_least_squares(generator: torch.Generator) -> None:
+    weight = torch.randn(1, 3, 6, generator=generator, dtype=torch.float64)
+    rows = torch.randn(50, 6, generator=generator, dtype=torch.float64) @ torch.randn(6, 6, generator=generator, dtype=torch.float64)
+    gram = (rows.T @ rows)[None]
+    damped = gram[0] + 1e-3 * gram[0].diagonal().mean() * torch.eye(6, dtype=torch.float64)
+    wanted, left = torch.zeros(3, 6, dtype=torch.float64), weight[0].clone()
+    for j in range(6):
+        wanted[:, j] = torch.round(left[:, j] / 0.3)
+        # The later weights that make up best for all errors so far, each a least-squares solution.
+        later = slice(j + 1, 6)
+        error = weight[0, :, : j + 1] - wanted[:, : j + 1] * 0.3
+        left[:, later] = weight[0, :, later] + torch.linalg.solve(damped[later, later], damped[later, : j + 1] @ error.T).T
+    from ellzero.quantise.feedback import _round
+
+    assert torch.equal(_round(weight, factor(gram, 1e-3).upper, 0.3, None, None)[0], wanted)
+
+
+def test_a_price_on_bits_makes_levels_cheaper(generator: torch.Generator) -> None:
+    weight = torch.randn(1, 20, 30, generator=generator, dtype=torch.float64)
+    found = factor(torch.eye(30, dtype=torch.float64)[None], 1e-4)
+    sizes = []
+    for nats in (0.0, 1e-2, 1e-1):
+        levels = round_with_feedback(weight, found, 0.5, Price(curvature=1.0, nats_per_bit=nats))
+        sizes.append(float(bits_of_levels(levels)[levels.abs().long()].sum()))
+        assert (levels.abs() <= torch.round(weight / 0.5).abs()).all()
+    assert sizes[0] > sizes[1] > sizes[2]
+
+
+def test_estimated_bits_are_a_code(generator: torch.Generator) -> None:
+    levels = torch.round(3 * torch.randn(5000, generator=generator, dtype=torch.float64))
+    bits = bits_of_levels(levels)
+    chances = torch.exp2(-bits)
+    assert float(chances[0] + 2 * chances[1:].sum()) <= 1 + 1e-9
+    _, counts = levels.unique(return_counts=True)
+    entropy = -(counts * (counts / 5000).log2()).sum()
+    assert entropy <= bits[levels.abs().long()].sum() <= 1.02 * entropy
+
+
+@pytest.mark.parametrize("name", ["first", "depthwise", "grouped", "dilated", "head"])
+def test_columns_times_weights_are_the_layers_outputs(network: Convolutions, images: Tensor, name: str) -> None:
+    layer = network.get_submodule(name)
+    inputs = inputs_of(network, layer, [images], call_model)[0]
+    with torch.no_grad():
+        wanted = outputs_by_position(layer, layer(inputs)).double()
+    found = (matrices(layer)[None] @ columns(layer, inputs).double()).flatten(1, 2)
+    if layer.bias is not None:
+        found = found + layer.bias.detach().double()[None, :, None]
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_moments_are_those_of_all_columns(network: Convolutions, images: Tensor) -> None:
+    found = moments(network.grouped, [images.repeat(1, 3, 1, 1)[:, :8] + 1, images.repeat(1, 3, 1, 1)[:7, 1:]])
+    rows = torch.cat(
+        [columns(network.grouped, images.repeat(1, 3, 1, 1)[:, :8] + 1), columns(network.grouped, images.repeat(1, 3, 1, 1)[:7, 1:])]
+    )
+    for group in range(2):
+        own = rows[:, group].double().mT.flatten(0, 1)
+        torch.testing.assert_close(found.mean[group], own.mean(0))
+        torch.testing.assert_close(found.covariance[group], torch.cov(own.T, correction=0))
+
+
+def test_folding_is_exact_and_the_architecture_stays(network: Convolutions, images: Tensor) -> None:
+    with torch.no_grad():
+        wanted = network(images)
+        norms = normalisations(network, images, call_model)
+        assert norms == {"first": "norm", "depthwise": "plain", "grouped": "biased"}
+        fold_batchnorm_([(network.get_submodule(layer), network.get_submodule(norm)) for layer, norm in norms.items()])
+        torch.testing.assert_close(network(images), wanted, rtol=1e-5, atol=1e-5)
+    for norm in (network.norm, network.biased):
+        assert (norm.weight == 1).all()
+        assert (norm.running_mean == 0).all()
+        assert (norm.running_var == torch.tensor(1 - norm.eps)).all()
+    assert (network.biased.bias == 0).all()
+    assert (network.norm.bias != 0).all()
+
+
+def test_normalisations_that_others_share_or_feed_are_left_alone() -> None:
+    class Awkward(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+            self.twice, self.after_relu = nn.BatchNorm1d(4), nn.BatchNorm1d(4)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            return self.after_relu(torch.relu(self.twice(self.b(self.twice(self.a(inputs))))))
+
+    assert normalisations(Awkward().eval(), torch.randn(3, 4), call_model) == {}
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_the_mean_of_every_layers_output_is_the_originals(network: Convolutions, images: Tensor, fold: bool) -> None:
+    # Biases on a grid so fine that it does not show: sensitivity of biases grows with nothing, so the grid is refined by hand.
+    options = Calibrated(inputs=images, nats_per_kilobyte=1e-2, fold_batchnorm=fold, measure=False)
+    quantised = options.apply(network).model
+    norms = normalisations(network, images, call_model)
+    reference = network
+    if fold:
+        import copy
+
+        reference = copy.deepcopy(network)
+        fold_batchnorm_([(reference.get_submodule(layer), reference.get_submodule(norm)) for layer, norm in norms.items()])
+    wanted = observe(reference, [images], norms, folded=fold, forward=call_model)
+    for layer in wanted:
+        if layer.constant is None:
+            continue
+        own = quantised.get_submodule(layer.name)
+        mean = mean_output(own, inputs_of(quantised, own, [images], call_model))
+        tensor = dict([*quantised.named_parameters(), *quantised.named_buffers()]).get(layer.constant.name or "")
+        if layer.constant.name is None:
+            shift = quantised.get_submodule(norms[layer.name]).running_mean - layer.constant.tensor
+            torch.testing.assert_close(mean - shift, layer.mean_output, rtol=1e-4, atol=1e-5)
+        else:
+            assert tensor is not None
+            step = tensor.abs()[tensor != 0].min()
+            extra = torch.zeros(()) if layer.layer.bias is not None else (tensor - layer.constant.tensor).detach()
+            assert ((mean + extra - layer.mean_output).abs() <= step / 2 + 1e-5).all()
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_what_a_file_gives_back_is_the_quantised_model(network: Convolutions, images: Tensor, tmp_path: Path, fold: bool) -> None:
+    options = Calibrated(inputs=[images[:20], images[20:]], nats_per_kilobyte=1e-2, fold_batchnorm=fold)
+    quantised, quantiser = options.apply(network)
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    save_model(network, tmp_path / "a.l0", quantise=options)
+    for name, tensor in network.state_dict().items():
+        assert torch.equal(tensor, before[name])
+    loaded = load_model(Convolutions(), tmp_path / "a.l0").eval()
+    assert isinstance(quantiser, LevelsByName)
+    assert {"first.weight", "depthwise.weight", "grouped.weight", "dilated.weight", "head.weight", "head.bias"} <= set(quantiser.levels)
+    for name in quantiser.levels:
+        assert torch.equal(loaded.state_dict()[name], quantised.state_dict()[name]), name
+    if fold:
+        for name, tensor in quantised.state_dict().items():
+            assert torch.equal(loaded.state_dict()[name], tensor), name
+
+
+def test_less_is_lost_than_by_plain_rounding_to_the_same_steps(network: Convolutions, images: Tensor, generator: torch.Generator) -> None:
+    quantised, quantiser = Calibrated(inputs=images, nats_per_kilobyte=3e-2, rounding_price=0).apply(network)
+    assert isinstance(quantiser, LevelsByName)
+    fresh = torch.randn(200, 3, 10, 10, generator=generator)
+    with torch.no_grad():
+        wanted, found = network(fresh), quantised(fresh)
+        norms = normalisations(network, images, call_model)
+        fold_batchnorm_([(network.get_submodule(layer), network.get_submodule(norm)) for layer, norm in norms.items()])
+        for name, levels in quantiser.levels.items():
+            tensor = network.state_dict()[name]
+            step = levels.grid.steps[0]
+            tensor.copy_(torch.round(tensor / step) * step)
+        plain = network(fresh)
+    assert divergence(found, wanted, 1.0) < divergence(plain, wanted, 1.0)
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_a_pruned_network_stays_pruned(network: Convolutions, images: Tensor, generator: torch.Generator, fold: bool) -> None:
+    with torch.no_grad():
+        for layer in (network.first, network.grouped, network.head):
+            layer.weight[torch.rand(layer.weight.shape, generator=generator) < 0.7] = 0
+        assert network.grouped.bias is not None
+        network.grouped.bias[:5] = 0
+        network.head.bias[1:] = 0
+        network.head.weight[2] = 0
+    quantised, _ = Calibrated(inputs=images, nats_per_kilobyte=1e-3, fold_batchnorm=fold).apply(network)
+    for name, parameter in network.named_parameters():
+        # Folding moves biases into the normalisation, whose own are what adds to the layers before it then.
+        if not (fold and name in {"grouped.bias", "norm.bias", "biased.bias"}):
+            assert not quantised.get_parameter(name)[parameter == 0].any(), name
+    assert not torch.equal(quantised.head.weight, network.head.weight)
+    assert quantised.head.bias[0] != 0
+
+
+def test_biases_of_zero_among_weights_that_are_not_pruned_bring_means_back(network: Convolutions, images: Tensor) -> None:
+    with torch.no_grad():
+        network.head.bias.zero_()
+    quantised, _ = Calibrated(inputs=images, nats_per_kilobyte=1e-1).apply(network)
+    assert quantised.head.bias.any()
+
+
+def test_feedback_loses_less_than_plain_rounding_where_nine_weights_of_ten_may_not_move(images: Tensor, generator: torch.Generator) -> None:
+    torch.manual_seed(1)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(300, 60), nn.ReLU(), nn.Linear(60, 5)).eval()
+    mixed = images.flatten(1) @ torch.randn(300, 300, generator=generator) / 17
+    with torch.no_grad():
+        for layer in (network[1], network[3]):
+            layer.weight *= 10
+            layer.weight[torch.rand(layer.weight.shape, generator=generator) < 0.9] = 0
+            layer.bias.zero_()
+    quantised, quantiser = Calibrated(inputs=mixed, nats_per_kilobyte=1e-3).apply(network)
+    assert isinstance(quantiser, LevelsByName)
+    plain = copy.deepcopy(network)
+    with torch.no_grad():
+        for name, levels in quantiser.levels.items():
+            tensor, step = plain.get_parameter(name), levels.grid.steps[0]
+            tensor.copy_(torch.round(tensor / step) * step)
+        wanted, found, rounded = network(mixed), quantised(mixed), plain(mixed)
+    assert divergence(found, wanted, 1.0) < divergence(rounded, wanted, 1.0)
+
+
+def test_other_networks_fall_back(tmp_path: Path, generator: torch.Generator) -> None:
+    torch.manual_seed(0)
+    model = Recurrent().eval()
+    tokens = torch.randint(0, 20, (16, 7), generator=generator)
+    result = Calibrated(inputs=tokens, nats_per_kilobyte=1e-3, others=UniformGrid(error=0.1)).apply(model)
+    assert isinstance(result.quantiser, LevelsByName)
+    assert set(result.quantiser.levels) == {"narrow.weight"}
+    save_model(result.model, tmp_path / "a.l0", quantise=result.quantiser)
+    loaded = load_model(Recurrent(), tmp_path / "a.l0")
+    assert torch.equal(loaded.narrow.weight, result.model.narrow.weight)
+    change = (loaded.lstm.weight_hh_l0 - model.lstm.weight_hh_l0).detach()
+    assert 0.03 < float(change.norm() / model.lstm.weight_hh_l0.detach().norm()) < 0.13
+
+
+def test_sampled_gradients_have_the_divergences_second_derivative(generator: torch.Generator) -> None:
+    answer = torch.randn(1, 4, generator=generator, dtype=torch.float64)
+    drawn = sampled_gradient(answer.expand(200_000, 4), generator, 2.0)
+    wanted = torch.autograd.functional.hessian(lambda logits: divergence(logits, answer, 2.0), answer)[0, :, 0]
+    torch.testing.assert_close(drawn.T @ drawn / len(drawn), wanted, rtol=0.05, atol=2e-3)
+    image = torch.randn(3, 2, 5, generator=generator, dtype=torch.float64)
+    wanted = torch.autograd.functional.hessian(lambda one: divergence(one, image, 1.0), image).reshape(30, 30)
+    drawn = torch.stack([sampled_gradient(image, generator, 1.0).flatten() for _ in range(4000)])
+    torch.testing.assert_close(drawn.T @ drawn / len(drawn), wanted, rtol=0.1, atol=0.1 * float(wanted.max()))
+
+
+def test_sensitivity_predicts_the_divergence_of_small_noise(generator: torch.Generator) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 12), nn.Tanh(), nn.Linear(12, 4)).eval()
+    inputs = torch.randn(300, 10, generator=generator)
+    layers = {"0": model[0], "2": model[2]}
+    seen = {name: moments(layer, inputs_of(model, layer, [inputs], call_model)) for name, layer in layers.items()}
+    found = sensitivities(model, [inputs], layers, seen, forward=call_model, generator=generator, rounds=8, temperature=1.0)
+    with torch.no_grad():
+        answer = model(inputs)
+        for name, layer in layers.items():
+            caused = 0.0
+            for _ in range(40):
+                noise = 0.02 * torch.randn(layer.weight.shape, generator=generator)
+                shift = noise.double() @ seen[name].mean[0]
+                layer.weight += noise
+                layer.bias -= shift.float()
+                caused += float(divergence(model(inputs), answer, 1.0)) / len(inputs) / 40
+                layer.weight -= noise
+                layer.bias += shift.float()
+            variance = float(seen[name].covariance[0].diagonal().mean())
+            predicted = found[name].weight * variance * 0.02**2 / 2 * layer.weight.numel()
+            assert predicted == pytest.approx(caused, rel=0.25)
+
+
+def test_bad_options_are_refused() -> None:
+    with pytest.raises(ValueError, match="inputs holds no batch"):
+        Calibrated(inputs=[])
+    with pytest.raises(ValueError, match="damping=0"):
+        Calibrated(inputs=torch.zeros(1, 2), damping=0)
