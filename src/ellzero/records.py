@@ -57,13 +57,13 @@ class Record:
 
 def versions() -> dict[str, str]:
     """Lists the versions of ellzero, Python and the numerical libraries that are installed; imports none of them."""
-    found = {"ellzero": ellzero.__version__, "python": platform.python_version()}
+    installed = {"ellzero": ellzero.__version__, "python": platform.python_version()}
     for name in ("torch", "numpy", "numba"):
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def write_json(path: str | os.PathLike[str], record: Record | Mapping[str, Any]) -> None:
@@ -92,13 +92,13 @@ def read_json(path: str | os.PathLike[str]) -> Record:
         ValueError: the file is no JSON, or fields are missing or unknown.
         OSError: the file cannot be read.
     """
-    found = _parse(Path(path).read_bytes(), str(path))
-    names = {one.name for one in fields(Record)}
-    if wrong := names.symmetric_difference(found):
+    values = _parse(Path(path).read_bytes(), str(path))
+    names = {field.name for field in fields(Record)}
+    if wrong := names.symmetric_difference(values):
         raise ValueError(
             f"{path}: not a record: fields {', '.join(sorted(wrong))} are missing or unknown, expected {', '.join(sorted(names))}"
         )
-    return Record(**found)
+    return Record(**values)
 
 
 def append_line(path: str | os.PathLike[str], record: Record | Mapping[str, Any]) -> None:

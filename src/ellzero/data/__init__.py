@@ -9,14 +9,13 @@ from ellzero.data.idx import read_idx
 from ellzero.data.images import Dataset, Images, Part, Split, split
 from ellzero.data.load import load_held_out, load_images
 from ellzero.data.mnist import load_fashion_mnist, load_mnist
-from ellzero.data.resident import Batch, Resident
+from ellzero.data.resident import Resident, Samples
 from ellzero.data.teacher import teacher_samples
 
 __all__ = [
     "HUB_SOURCES",
     "Affine",
     "Augmentation",
-    "Batch",
     "Chain",
     "Dataset",
     "Elastic",
@@ -24,6 +23,7 @@ __all__ = [
     "Images",
     "Part",
     "Resident",
+    "Samples",
     "Shifts",
     "Split",
     "find_data",

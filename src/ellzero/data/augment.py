@@ -1,6 +1,6 @@
 """Random changes of training images that leave their class alone, applied to a whole batch at once.
 
-An augmentation is a pure function of the images and of numbers drawn uniformly from [0, 1), a row of them for each image. So the numbers
+An augmentation is a pure function of the images and of numbers drawn uniformly from [0, 1), one row of them per image. So the numbers
 of a whole epoch can be drawn at once, and any batch of it can be made again from its own rows. Pixels keep their scale: bytes from 0 to 255
 stay bytes where pixels only move (which is faster), and become float32 from 0 to 255 where they are interpolated.
 """
@@ -21,7 +21,7 @@ class Augmentation(Protocol):
 
     @property
     def num_draws(self) -> int:
-        """How many uniform numbers an image takes."""
+        """How many uniform numbers each image takes."""
         ...
 
     def apply(
@@ -161,7 +161,7 @@ class Elastic:
         height, width = images.shape[-2:]
         coarse = (draws.to(images.dtype) * 2 - 1).reshape(len(images), 2, self.points, self.points) * self.pixels
         moves = functional.interpolate(coarse, (height, width), mode="bicubic", align_corners=True)
-        # grid_sample measures in part widths and part heights.
+        # grid_sample measures in half widths and half heights.
         moves = moves.permute(0, 2, 3, 1) * moves.new_tensor((2 / width, 2 / height))
         identity = torch.eye(2, 3, dtype=images.dtype, device=images.device)[None]
         return _sample(images, functional.affine_grid(identity, [1, 1, height, width], align_corners=False) + moves)

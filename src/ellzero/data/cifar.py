@@ -97,8 +97,8 @@ def _read(folder: Path, name: str, records: int) -> NDArray[np.uint8]:
             raise ValueError(f"{path}: damaged or truncated xz data ({error}), {what}") from error
     if len(data) != expected:
         raise ValueError(f"{path}: {'truncated: ' if len(data) < expected else 'more than '}{min(len(data), expected):,} bytes, {what}")
-    found = np.frombuffer(bytearray(data), dtype=np.uint8).reshape(records, _RECORD_BYTES)
-    labels = found[:, 0]
+    rows = np.frombuffer(bytearray(data), dtype=np.uint8).reshape(records, _RECORD_BYTES)
+    labels = rows[:, 0]
     if labels.max() > 9:
         where = int((labels > 9).argmax())
         raise ValueError(f"{path}: label {labels[where]} at position {where}, expected 0 to 9: not a file of CIFAR-10")
@@ -106,4 +106,4 @@ def _read(folder: Path, name: str, records: int) -> NDArray[np.uint8]:
     actual = _PUBLISHED_LABELS.get(zlib.crc32(labels[:1000].tobytes()), wanted)
     if actual != wanted:
         raise ValueError(f"{path}: holds the labels of {actual}, expected those of {name}")
-    return found
+    return rows

@@ -40,7 +40,7 @@ def read_idx(path: str | os.PathLike[str], shape: tuple[int | None, ...]) -> NDA
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file, expected an IDX file of shape {_words(shape)}")
+        raise FileNotFoundError(f"{path}: no such file, expected an IDX file of shape {_shape_text(shape)}")
     with path.open("rb") as raw:
         compressed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
@@ -48,10 +48,12 @@ def read_idx(path: str | os.PathLike[str], shape: tuple[int | None, ...]) -> NDA
             with gzip.open(raw) if compressed else nullcontext(raw) as stream:
                 return _read(stream, path, shape)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f"{path}: damaged or truncated gzip data ({error}), expected an IDX file of shape {_words(shape)}") from error
+            raise ValueError(
+                f"{path}: damaged or truncated gzip data ({error}), expected an IDX file of shape {_shape_text(shape)}"
+            ) from error
 
 
-def _words(shape: tuple[int | None, ...]) -> str:
+def _shape_text(shape: tuple[int | None, ...]) -> str:
     return " x ".join("n" if size is None else str(size) for size in shape)
 
 
@@ -66,19 +68,19 @@ def _read(stream: io.BufferedIOBase, path: Path, expected: tuple[int | None, ...
         kind = _TYPES.get(header[2], f"unknown (0x{header[2]:02x})")
         raise ValueError(f"{path}: entries are of type {kind}, expected uint8 (0x08)")
     if header[3] != len(expected):
-        raise ValueError(f"{path}: {header[3]} dimensions, expected {len(expected)} ({_words(expected)})")
+        raise ValueError(f"{path}: {header[3]} dimensions, expected {len(expected)} ({_shape_text(expected)})")
     if len(header) < header_bytes:
         raise ValueError(f"{path}: truncated in its header after {len(header)} bytes, expected {header_bytes}")
-    found: tuple[int, ...] = struct.unpack(f">{len(expected)}I", header[4:])
-    if any(size == 0 or size != (wanted or size) for size, wanted in zip(found, expected, strict=True)):
-        raise ValueError(f"{path}: shape {_words(found)}, expected {_words(expected)}")
-    size = math.prod(found)
+    shape: tuple[int, ...] = struct.unpack(f">{len(expected)}I", header[4:])
+    if any(size == 0 or size != (wanted or size) for size, wanted in zip(shape, expected, strict=True)):
+        raise ValueError(f"{path}: shape {_shape_text(shape)}, expected {_shape_text(expected)}")
+    size = math.prod(shape)
     entries = bytearray()
     while len(entries) < size:
         chunk = stream.read(min(_CHUNK_BYTES, size - len(entries)))
         if not chunk:
-            raise ValueError(f"{path}: truncated: {len(entries)} bytes of entries, expected {size} ({_words(found)})")
+            raise ValueError(f"{path}: truncated: {len(entries)} bytes of entries, expected {size} ({_shape_text(shape)})")
         entries += chunk
     if stream.read(1):
-        raise ValueError(f"{path}: bytes follow after the {size} entries ({_words(found)}) that the header announces, expected none")
-    return np.frombuffer(entries, dtype=np.uint8).reshape(found)
+        raise ValueError(f"{path}: bytes follow after the {size} entries ({_shape_text(shape)}) that the header announces, expected none")
+    return np.frombuffer(entries, dtype=np.uint8).reshape(shape)

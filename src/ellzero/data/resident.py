@@ -11,7 +11,7 @@ from torch import Tensor
 from ellzero.data.augment import Augmentation
 
 
-class Batch(NamedTuple):
+class Samples(NamedTuple):
     """Inputs with their targets; unpacks as a pair."""
 
     inputs: Shaped[Tensor, "batch ..."]
@@ -27,7 +27,7 @@ class Resident:
     Args:
         inputs: bytes, which become float32 from 0 to 1, or floating point numbers, which are passed on as they are.
         targets: one for each input (m = n): whole numbers, which become int64, or floating point numbers, passed on as they are.
-        batch_size: samples a batch; the last of an epoch may hold fewer.
+        batch_size: samples per batch; the last of an epoch may hold fewer.
         seed: decides the order and the augmentation of every epoch; not negative.
         augment: changes each batch of inputs, anew in each epoch; None for no change.
         shuffle: whether every epoch has its own order; otherwise all have that of `inputs`.
@@ -77,7 +77,7 @@ class Resident:
         """Counts the batches of an epoch."""
         return len(self.inputs) // self.batch_size if self.drop_last else -(-len(self.inputs) // self.batch_size)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Samples]:
         epoch = self._next_epoch
         self._next_epoch += 1
         return self.epoch(epoch)
@@ -86,7 +86,7 @@ class Resident:
         """Sets which epoch the next `iter()` is."""
         self._next_epoch = epoch
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Samples]:
         """Yields the batches of an epoch; does not change which epoch the next `iter()` is.
 
         Args:
@@ -119,18 +119,18 @@ class Resident:
         numbers = order if copy is None else order + copy * len(self.inputs)
         return (numbers[rows] for rows in self._rows(start))
 
-    def samples(self) -> Iterator[Batch]:
+    def samples(self) -> Iterator[Samples]:
         """Yields every sample once, augmented copies included, in the order of their numbers."""
         source = self._copies() if self.copies is not None else self.inputs
         for first in range(0, self.num_keys, 1000):
             numbers = torch.arange(first, min(first + 1000, self.num_keys), device=source.device)
             yield self._batch(source, numbers)
 
-    def _batch(self, source: Tensor, numbers: Int64[Tensor, " batch"]) -> Batch:
+    def _batch(self, source: Tensor, numbers: Int64[Tensor, " batch"]) -> Samples:
         inputs = source.index_select(0, numbers)
         if inputs.dtype == torch.uint8:
             inputs = inputs.float().div_(self.white)
-        return Batch(inputs, self.targets.index_select(0, numbers % len(self.inputs)))
+        return Samples(inputs, self.targets.index_select(0, numbers % len(self.inputs)))
 
     def _rows(self, start: int) -> Iterator[slice]:
         size = self.batch_size
@@ -158,11 +158,13 @@ class Resident:
                 draws = torch.rand(n, self.augment.num_draws, generator=self._generator(copy, 1)).to(self.inputs.device)
                 for first in range(0, n, 10_000):
                     rows = slice(first, min(first + 10_000, n))
-                    made = self.augment.apply(self.inputs[rows], draws[rows])
-                    self._pool[copy * n + rows.start : copy * n + rows.stop] = made if made.dtype == self._pool.dtype else made.round()
+                    augmented = self.augment.apply(self.inputs[rows], draws[rows])
+                    if augmented.dtype != self._pool.dtype:
+                        augmented = augmented.round()
+                    self._pool[copy * n + rows.start : copy * n + rows.stop] = augmented
         return self._pool
 
-    def _batches(self, epoch: int, start: int) -> Iterator[Batch]:
+    def _batches(self, epoch: int, start: int) -> Iterator[Samples]:
         if self.augment is None or self.copies is not None:
             source = self.inputs if self.copies is None else self._copies()
             for numbers in self.keys(epoch, start):
@@ -176,4 +178,4 @@ class Resident:
             inputs = self.augment.apply(self.inputs.index_select(0, order[rows]), draws[rows])
             if self.inputs.dtype == torch.uint8:
                 inputs = inputs.float().div_(self.white)
-            yield Batch(inputs, self.targets.index_select(0, order[rows]))
+            yield Samples(inputs, self.targets.index_select(0, order[rows]))

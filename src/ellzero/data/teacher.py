@@ -3,11 +3,11 @@
 import torch
 from torch import nn
 
-from ellzero.data.resident import Batch
+from ellzero.data.resident import Samples
 
 
 @torch.no_grad()
-def teacher_samples(teacher: nn.Module, samples: int, *, seed: int, features: int = 2, noise: float = 0.08) -> Batch:
+def teacher_samples(teacher: nn.Module, samples: int, *, seed: int, features: int = 2, noise: float = 0.08) -> Samples:
     """Draws x uniformly from [-1, 1] and y = teacher(x) + noise * standard normal.
 
     The paper calls 0.08 a variance in places; in its experiments it is the standard deviation. Give training, validation and test data
@@ -34,4 +34,4 @@ def teacher_samples(teacher: nn.Module, samples: int, *, seed: int, features: in
     teacher.eval()
     means = teacher(inputs)
     teacher.train(training)
-    return Batch(inputs, means + noise * torch.randn(means.shape, generator=generator))
+    return Samples(inputs, means + noise * torch.randn(means.shape, generator=generator))

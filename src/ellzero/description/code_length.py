@@ -22,10 +22,10 @@ def nats_to_bits(nats: float) -> float:
 
 
 def categorical_code_length_bits(log_probabilities: Float[np.ndarray, "symbols classes"], symbols: Integer[np.ndarray, "symbols"]) -> float:
-    """Computes the length of symbols coded by an ideal arithmetic coder under one categorical distribution each.
+    """Computes the length of symbols coded by an ideal arithmetic coder under one categorical distribution per symbol.
 
     Args:
-        log_probabilities: natural logarithms of the probabilities, a row a symbol; a row's probabilities sum to 1.
+        log_probabilities: natural logarithms of the probabilities, one row per symbol, whose probabilities sum to 1.
         symbols: the class that occurred, in [0, classes).
 
     Returns:
@@ -109,7 +109,7 @@ def mdl_price(bits_per_weight: float, samples: int) -> float:
         samples: the number of samples (symbols of a text) that the mean loss is taken over, the whole set and not a batch.
 
     Returns:
-        alpha, in nats a weight.
+        alpha, in nats per weight.
 
     Raises:
         ValueError: `bits_per_weight` is negative or `samples` is not positive.

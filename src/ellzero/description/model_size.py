@@ -1,7 +1,7 @@
 """Sizes of a sparse network by every rule in use, in bits.
 
 Each rule counts one tensor; a network is the sum over its tensors. They differ in what the positions of the non-zeros cost, which at
-high sparsity is most of a file, and in nothing else: values take `value_bits` each, 32 unless quantised.
+high sparsity is most of a file, and in nothing else: each value takes `value_bits`, 32 unless quantised.
 """
 
 import math
@@ -49,7 +49,7 @@ class TensorCount:
         return math.prod(self.shape[1:]) if len(self.shape) >= 2 else self.size
 
 
-def count(mask: Bool[np.ndarray, "..."]) -> TensorCount:
+def count_mask(mask: Bool[np.ndarray, "..."]) -> TensorCount:
     """Counts the kept entries of a mask."""
     return TensorCount(shape=mask.shape, nonzeros=int(np.count_nonzero(mask)))
 
@@ -73,12 +73,12 @@ def dense_bits(tensor: TensorCount, *, value_bits: int = 32) -> int:
 
 
 def nonzeros_times_four_bytes(tensor: TensorCount) -> int:
-    """Counts as the paper counts ("model byte size"): 32 bits a non-zero, positions free. No file of this size can be decoded."""
+    """Counts as the paper counts ("model byte size"): 32 bits per non-zero, positions free. No file of this size can be decoded."""
     return tensor.nonzeros * 32
 
 
 def coo_bits(tensor: TensorCount, *, index_bits: int = 32, value_bits: int = 32) -> int:
-    """Counts coordinate lists: each non-zero with one index of `index_bits` bits a dimension."""
+    """Counts coordinate lists: each non-zero with one index of `index_bits` bits per dimension."""
     return tensor.nonzeros * (len(tensor.shape) * index_bits + value_bits)
 
 
@@ -93,7 +93,7 @@ def csc_bits(tensor: TensorCount, *, index_bits: int = 32, value_bits: int = 32)
 
 
 def bitmap_bits(tensor: TensorCount, *, value_bits: int = 32) -> int:
-    """Counts a bitmap: one bit an entry says whether it is stored."""
+    """Counts a bitmap: one bit per entry says whether it is stored."""
     return tensor.size + tensor.nonzeros * value_bits
 
 
@@ -111,9 +111,9 @@ def entropy_bits(tensors: Iterable[TensorCount], *, value_bits: int = 32) -> flo
 
     Args:
         tensors: the tensors of the network.
-        value_bits: bits a value.
+        value_bits: bits per value.
 
     Returns:
-        The bound in bits; the counts themselves, a few bytes a tensor, are not in it.
+        The bound in bits; the counts themselves, a few bytes per tensor, are not in it.
     """
     return sum(position_entropy_bits(tensor) + tensor.nonzeros * value_bits for tensor in tensors)

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int64
 
 from ellzero.description.code_length import nats_to_bits
 
-Batch = TypeVar("Batch")
+BatchType = TypeVar("BatchType")
 
 # A float32 log-softmax can put a certain symbol at a probability of 1 + 1e-7.
 _ABOVE_ONE = 1e-5
@@ -55,14 +55,14 @@ class OnlineCode:
 
     @property
     def mean_bits(self) -> float:
-        """Bits a symbol; 0 where there is no symbol."""
+        """Bits per symbol; 0 where there is no symbol."""
         return self.total_bits / self.symbols if self.symbols else 0.0
 
 
 def online_code(
-    batches: Iterable[Batch],
-    log_probabilities: Callable[[Batch], Float[np.ndarray, "..."]],
-    learn: Callable[[Batch], object],
+    batches: Iterable[BatchType],
+    log_probabilities: Callable[[BatchType], Float[np.ndarray, "..."]],
+    learn: Callable[[BatchType], object],
     *,
     symbols: int,
     verbatim_bits: float | None = None,
@@ -78,7 +78,7 @@ def online_code(
             nothing but earlier batches and earlier symbols of this one, or no receiver can follow.
         learn: lets the model learn from a batch, as often as it likes and from all batches so far.
         symbols: how many symbols the data hold.
-        verbatim_bits: bits a symbol that no log-probability was given for, such as the first byte of each context: 8 for bytes. None
+        verbatim_bits: bits per symbol that no log-probability was given for, such as the first byte of each context: 8 for bytes. None
             refuses data of which some symbols are not coded.
 
     Returns:

@@ -50,7 +50,7 @@ class PowerLaw:
             end: upper limit, at least `start`.
 
         Returns:
-            The area, in units of y times units of x: with a loss in nats a token over billions of tokens, 10^9 nats.
+            The area, in units of y times units of x: with a loss in nats per token over billions of tokens, 10^9 nats.
 
         Raises:
             ValueError: the limits are out of order or below `shift`, or the area is infinite.
@@ -106,9 +106,9 @@ def fit_power_law(x: Float[np.ndarray, "points"], y: Float[np.ndarray, "points"]
     for _ in range(_MOST_STEPS):
         fitted = np.exp(columns @ parameters)
         step = np.linalg.lstsq(fitted[:, None] * columns, values - fitted, rcond=None)[0]
-        while (found := squares(parameters + step)) > best and np.abs(step).max() > 1e-15:
+        while (proposed := squares(parameters + step)) > best and np.abs(step).max() > 1e-15:
             step = step / 2
-        if not found < best:
+        if not proposed < best:
             break
-        parameters, best = parameters + step, found
+        parameters, best = parameters + step, proposed
     return PowerLaw(scale=float(np.exp(parameters[0])), exponent=float(parameters[1]), shift=shift)

@@ -7,28 +7,28 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-Layer = nn.Linear | nn.Conv2d
+WeightLayer = nn.Linear | nn.Conv2d
 
-L = TypeVar("L", nn.Linear, nn.Conv2d)
+LayerType = TypeVar("LayerType", nn.Linear, nn.Conv2d)
 
-Initialise = Callable[[Layer, nn.Module, torch.Generator], None]
+Initialise = Callable[[WeightLayer, nn.Module, torch.Generator], None]
 """Fills a layer in place, given the activation that follows it (`nn.Identity()` after the last layer) and a generator."""
 
 _GAINS: dict[type[nn.Module], float] = {nn.ReLU: 2.0, nn.Tanh: 5 / 3, nn.Sigmoid: 1.0, nn.Identity: 1.0}
 
 
 @torch.no_grad()
-def _fill_uniform_(layer: Layer, bound: float, bias_bound: float, generator: torch.Generator) -> None:
+def _fill_uniform_(layer: WeightLayer, bound: float, bias_bound: float, generator: torch.Generator) -> None:
     layer.weight.uniform_(-bound, bound, generator=generator)
     if layer.bias is not None:  # pyright: ignore[reportUnnecessaryComparison]  # torch types an optional bias as a tensor
         layer.bias.uniform_(-bias_bound, bias_bound, generator=generator)
 
 
-def paper_uniform_(layer: Layer, activation: nn.Module, generator: torch.Generator) -> None:
+def paper_uniform_(layer: WeightLayer, activation: nn.Module, generator: torch.Generator) -> None:
     """Fills a layer as the paper's experiments on images did.
 
     Weights follow U(-b, b) with b = sqrt(3) g / sqrt(fan_in), where the gain g is 2 before a ReLU, 5/3 before a tanh and 1 elsewhere;
-    biases follow U(-1/sqrt(fan_in), 1/sqrt(fan_in)). A gain of 2 and not sqrt(2) makes activations grow by sqrt(2) a layer: this is
+    biases follow U(-1/sqrt(fan_in), 1/sqrt(fan_in)). A gain of 2 and not sqrt(2) makes activations grow by sqrt(2) per layer: this is
     the default of the Julia library Lux, in which those experiments ran.
 
     Args:
@@ -49,7 +49,7 @@ def paper_uniform_(layer: Layer, activation: nn.Module, generator: torch.Generat
     _fill_uniform_(layer, math.sqrt(3) * gain / math.sqrt(fan_in), 1 / math.sqrt(fan_in), generator)
 
 
-def pytorch_uniform_(layer: Layer, activation: nn.Module, generator: torch.Generator) -> None:
+def pytorch_uniform_(layer: WeightLayer, activation: nn.Module, generator: torch.Generator) -> None:
     """Fills a layer as PyTorch does by default: weights and biases both follow U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
 
     With a generator seeded s, a chain of layers gets the very values that `torch.manual_seed(s)` before building them would give.
@@ -63,7 +63,7 @@ def pytorch_uniform_(layer: Layer, activation: nn.Module, generator: torch.Gener
     _fill_uniform_(layer, bound, bound, generator)
 
 
-def uninitialised(kind: type[L], *arguments: Any, **options: Any) -> L:
+def uninitialised(kind: type[LayerType], *arguments: Any, **options: Any) -> LayerType:
     """Builds a layer without filling it: the constructor alone would draw from the global generator."""
     layer = nn.utils.skip_init(kind, *arguments, **options)
     assert isinstance(layer, kind)

@@ -51,7 +51,7 @@ class ResNet(nn.Module):
     def __init__(self, depth: int = 20, *, initialise: Initialise = paper_uniform_, seed: torch.Generator | int = 0) -> None:
         super().__init__()
         if depth < 8 or depth % 6 != 2:
-            raise ValueError(f"depth={depth}: expected 6 n + 2 with n blocks a stage, as 20, 32, 44, 56 or 110")
+            raise ValueError(f"depth={depth}: expected 6 n + 2 with n blocks per stage, as 20, 32, 44, 56 or 110")
         blocks = (depth - 2) // 6
         self.conv1 = uninitialised(nn.Conv2d, 3, 16, 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(16)

@@ -12,7 +12,7 @@ from ellzero.description import (
     TensorCount,
     bitmap_bits,
     coo_bits,
-    count,
+    count_mask,
     csc_bits,
     csr_bits,
     dense_bits,
@@ -27,7 +27,7 @@ from ellzero.description import (
 def test_coo_csr_and_csc_are_the_bytes_that_scipy_stores(rows: int, columns: int, seed: int, density: float):
     random = np.random.default_rng(seed)
     matrix = random.normal(size=(rows, columns)).astype(np.float32) * (random.random((rows, columns)) < density)
-    tensor = count(matrix != 0)
+    tensor = count_mask(matrix != 0)
     coo, csr, csc = sparse.coo_array(matrix), sparse.csr_array(matrix), sparse.csc_array(matrix)
     assert coo_bits(tensor) == 8 * (coo.data.nbytes + sum(index.nbytes for index in coo.coords))
     assert csr_bits(tensor) == 8 * (csr.data.nbytes + csr.indices.nbytes + csr.indptr.nbytes)
