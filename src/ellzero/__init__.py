@@ -103,15 +103,20 @@ _HOMES = {
     ),
     "ellzero.types": ("At", "Masks", "Params", "Phase"),
 }
+_NAMESPACES = ("data", "description", "methods", "models", "plots", "pruning", "records", "surgery", "training")
+"""Rooms whose further names are public, too: `lz.data.load_mnist`, `lz.models.LeNet300`."""
+
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = ["__version__", *sorted(_HOME_OF)]  # pyright: ignore[reportUnsupportedDunderAll]  # resolved below, typed in the stub
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
+    if name not in _HOME_OF and name not in _NAMESPACES:
         raise AttributeError(f"module 'ellzero' has no attribute {name!r}")
     try:
+        if name in _NAMESPACES:
+            return importlib.import_module(f"ellzero.{name}")
         value = getattr(importlib.import_module(_HOME_OF[name]), name)
     except ModuleNotFoundError as error:
         if error.name in {"torch", "jaxtyping"}:
@@ -122,4 +127,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME_OF})
+    return sorted({*globals(), *_HOME_OF, *_NAMESPACES})

@@ -1,5 +1,16 @@
 """The public names, for type checkers; `__init__.py` resolves them when they are first used."""
 
+from ellzero import (
+    data as data,
+    description as description,
+    methods as methods,
+    models as models,
+    plots as plots,
+    pruning as pruning,
+    records as records,
+    surgery as surgery,
+    training as training,
+)
 from ellzero.archive._compress import compress as compress, decompress as decompress, open as open
 from ellzero.archive.entries import Report as Report
 from ellzero.archive.load import NetworkFile as NetworkFile, load_file as load_file, load_model as load_model, open_file as open_file

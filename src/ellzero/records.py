@@ -17,6 +17,8 @@ from typing import Any, cast
 import ellzero
 from ellzero.files.whole import replacing
 
+__all__ = ["Record", "append_line", "read_json", "read_lines", "versions", "write_json"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Record:

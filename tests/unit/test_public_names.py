@@ -14,9 +14,17 @@ def test_every_public_name_resolves(name):
     assert getattr(ellzero, name) is not None
 
 
+@pytest.mark.parametrize("name", ellzero._NAMESPACES)
+def test_every_namespace_is_a_room_whose_names_resolve(name):
+    room = getattr(ellzero, name)
+    assert room is importlib.import_module(f"ellzero.{name}")
+    assert [inner for inner in room.__all__ if getattr(room, inner, None) is None] == []
+    assert name in dir(ellzero)
+
+
 def test_the_stub_lists_the_same_names():
     stub = Path(ellzero.__file__).with_suffix(".pyi").read_text()
-    assert sorted({*re.findall(r"(\w+) as \1\b", stub), "__version__"}) == sorted(ellzero.__all__)
+    assert sorted({*re.findall(r"(\w+) as \1\b", stub), "__version__"}) == sorted([*ellzero.__all__, *ellzero._NAMESPACES])
     for home, names in re.findall(r"^from (\S+) import \(?([^)\n]*(?:\n[^)]*)*?)\)?$", stub, re.MULTILINE):
         for name in re.findall(r"(\w+) as", names):
             assert getattr(importlib.import_module(home), name) is getattr(ellzero, name)
