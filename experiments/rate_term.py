@@ -71,7 +71,7 @@ def passes(network: Path, ratio: float, rate: float, *, rescaled: bool) -> dict[
 
     torch.set_num_threads(1)
     problem = images()
-    model, grid = lz.LeNet300().eval(), lz.LogGrid(ratio)
+    model, grid = lz.models.LeNet300().eval(), lz.LogGrid(ratio)
     model.load_state_dict(safetensors.torch.load_file(network))
     example = next(iter(problem.valid))[0][:4]
     if rescaled:

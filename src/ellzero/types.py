@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+__all__ = ["At", "Mask", "Masks", "Params", "Phase", "Scalar"]
+
 Params = Mapping[str, Tensor]
 """Canonical name -> parameter, each tensor once (ties are counted once)."""
 

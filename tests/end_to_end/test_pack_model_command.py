@@ -175,17 +175,17 @@ def test_a_file_may_lack_what_its_modules_can_do_without_and_nothing_else(folder
 def test_a_run_says_itself_what_it_is_and_a_data_sets_name_is_enough(folder: Path) -> None:
     run = folder / "run"
     run.mkdir()
-    model = lz.DigitsMLP(seed=0)
+    model = lz.models.DigitsMLP(seed=0)
     safetensors.torch.save_file(model.state_dict(), run / "network.safetensors")
     (run / "options.json").write_text(json.dumps({"model": "digits-mlp"}))
     assert main(["pack", str(run), "--data", "digits", "-q"]) == 0
     assert main(["pack", str(run), "-q", "-o", "lossless.l0"]) == 0
     assert (run / "network-calibrated.l0").stat().st_size < 0.4 * (folder / "lossless.l0").stat().st_size
-    images = lz.load_digits(lz.Part.TEST)
+    images = lz.data.load_digits(lz.data.Part.TEST)
     inputs = images.inputs / images.white
     with torch.no_grad():
         before = model(inputs)
-        after = lz.load_model(lz.DigitsMLP(seed=1), run / "network-calibrated.l0")(inputs)
+        after = lz.load_model(lz.models.DigitsMLP(seed=1), run / "network-calibrated.l0")(inputs)
     assert float((after - before).norm() / before.norm()) < 0.2
     (run / "options.json").write_text("{}")
     assert main(["pack", str(run), "--data", "digits", "-q", "-f"]) == 1
@@ -195,7 +195,7 @@ def test_a_run_says_itself_what_it_is_and_a_data_sets_name_is_enough(folder: Pat
 def test_a_run_keeps_its_own_files_beside_what_is_packed_of_it(grid: str, folder: Path) -> None:
     run = folder / "run"
     run.mkdir()
-    safetensors.torch.save_file(lz.DigitsMLP(seed=0).state_dict(), run / "network.safetensors")
+    safetensors.torch.save_file(lz.models.DigitsMLP(seed=0).state_dict(), run / "network.safetensors")
     for name in ("network.l0", "quantised.l0"):
         (run / name).write_text("of the run")
     assert main(["pack", str(run), "--quantise", grid, "-q"]) == 0

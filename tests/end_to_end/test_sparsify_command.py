@@ -221,8 +221,8 @@ OWN = """
         return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
 
     def problem():
-        images = lz.load_digits()
-        train = lz.Resident(images.inputs[:1000], images.labels[:1000], batch_size=50, seed=0, white=16)
+        images = lz.data.load_digits()
+        train = lz.data.Resident(images.inputs[:1000], images.labels[:1000], batch_size=50, seed=0, white=16)
         valid = [(images.inputs[1000:].float() / 16, images.labels[1000:])]
         test = lambda: [(images.inputs[:50].float() * TEST, images.labels[:50])]
         return lz.Problem(train=train, valid=valid, test=test, samples=1000, name="own digits")

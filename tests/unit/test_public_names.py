@@ -41,7 +41,8 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
 
 def test_importing_the_package_and_its_torch_free_parts_imports_no_torch():
     done = run(
-        "import sys; sys.modules['torch'] = None; import ellzero as lz; lz.Record, lz.read_lines, lz.plot_curves; print(lz.__version__)"
+        "import sys; sys.modules['torch'] = None; import ellzero as lz; lz.records.Record, lz.records.read_lines, lz.plots.plot_curves;"
+        " print(lz.__version__)"
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == ellzero.__version__
@@ -51,3 +52,7 @@ def test_without_torch_the_error_names_the_extra():
     done = run("import sys; sys.modules['torch'] = None; import ellzero as lz; lz.sparsify")
     assert done.returncode == 1
     assert "ellzero[torch]" in done.stderr
+
+
+def test_there_are_few_enough_public_names_to_read_through():
+    assert len(ellzero.__all__) <= 75

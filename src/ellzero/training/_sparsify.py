@@ -112,7 +112,7 @@ def sparsify(
     Args:
         model: the network; it is trained from the weights it has.
         loss_fn: (model, batch) -> mean loss in nats; any batch, any model.
-        train: batches, read once an epoch; a generator is refused. Batches that are a function of the epoch (`lz.Resident`, or an
+        train: batches, read once an epoch; a generator is refused. Batches that are a function of the epoch (`lz.data.Resident`, or an
             object with `epoch(number, start)`) make a resumed run equal an uninterrupted one bit for bit.
         valid: held-out batches for logs, for the search for an error, and for `saturation`.
         method: what makes the network sparse.

@@ -41,7 +41,7 @@ def require_reiterable(batches: object, name: str) -> None:
         kind = type(batches).__name__  # pyright: ignore[reportUnknownArgumentType]
         raise TypeError(
             f"{name}= is a {kind}, which is empty after one pass, and training makes many: "
-            "pass a list, a DataLoader, lz.Resident, or an object whose __iter__ starts anew"
+            "pass a list, a DataLoader, lz.data.Resident, or an object whose __iter__ starts anew"
         )
 
 

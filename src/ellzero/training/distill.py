@@ -89,7 +89,7 @@ def logits_of(output: Any) -> Tensor:
 
 @runtime_checkable
 class Numbered(Protocol):
-    """Training data whose samples, augmented copies included, are finite and numbered (`lz.Resident` with `copies=`)."""
+    """Training data whose samples, augmented copies included, are finite and numbered (`lz.data.Resident` with `copies=`)."""
 
     @property
     def num_keys(self) -> int:

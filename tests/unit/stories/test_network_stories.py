@@ -298,7 +298,7 @@ ENTRIES: dict[str, Callable[[Any], object]] = {
     "tamade": lambda model: tamade(model, lambda network: 1.0, accept=Within(relative=0.1)),
     "random_gradient": lambda model: random_gradient(model, inputs()),
     "fold": lambda model: fold(model, inputs()),
-    "fold_": lambda model: lz.fold_(model, inputs()),
+    "fold_": lambda model: lz.surgery.fold_(model, inputs()),
     "shrink": lambda model: shrink(model, inputs()),
     "sparsify": sparsified,
 }
