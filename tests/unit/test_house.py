@@ -1,14 +1,24 @@
 """Rules of the house that no other tool checks."""
 
+import ast
+import graphlib
 import re
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
+MODULES = {".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__"): path for path in SOURCES}
+
+HOUSE = (
+    "cli > (report) | (integrations) | (zoo) > plots > training > archive > quantise > pruning > attaching | surgery > methods"
+    " > description | codec > jit > data | models > params | targets | records > distributed > types > files"
+)
+"""The rooms, from the roof to the cellar: imports only go down. Those in parentheses may be absent."""
 # The folders of somebody's machine. /usr and /bin, which start scripts, are everyone's.
 MACHINE_PATH = re.compile(r"(?<![\w.~$}>-])/(?:home|root|work|tmp|mnt|Users|farm)/\w|\b[A-Z]:\\\\?Users\b")
 
@@ -68,6 +78,61 @@ def test_constraints_pin_every_dependency_and_the_torch_that_results_were_measur
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT / "src").as_posix())
 def test_source_files_are_finished(path: Path):
     assert re.findall(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|NotImplementedError)\b", path.read_text(encoding="utf-8")) == []
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Lists what a file imports, within functions too: modules of ellzero as modules, anything else as it is written."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None, f"{path}: write imports in full"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in MODULES else node.module
+
+
+def test_the_layers_are_those_of_the_house():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    layers = next(contract for contract in contracts if contract["name"] == "imports go one way")
+    assert layers["type"] == "layers"
+    assert layers["containers"] == ["ellzero"]
+    assert layers["exhaustive"] is True
+    assert " > ".join(layers["layers"]) == HOUSE
+    rooms = {module.split(".")[1] for module in MODULES if module not in ("ellzero", "ellzero.__main__")}
+    assert rooms == set(re.findall(r"\w+", HOUSE)) - {room for room in re.findall(r"\((\w+)\)", HOUSE) if f"ellzero.{room}" not in MODULES}
+
+
+def test_imports_go_down_only():
+    height = {room: -level for level, storey in enumerate(HOUSE.split(" > ")) for room in re.findall(r"\w+", storey)}
+    wrong = []
+    for module, path in MODULES.items():
+        own = module.split(".")[1] if "." in module else None
+        for imported in imports(path):
+            room = imported.split(".")[1] if imported.startswith("ellzero.") else None
+            if own in height and room in height and own != room and height[room] >= height[own]:
+                wrong.append((module, imported))
+    assert wrong == []
+
+
+def test_there_is_no_circle_of_imports():
+    # A package that imports its own modules to re-export them is a table of contents, which they do not read.
+    graph = {module: {imported for imported in imports(path) if imported in MODULES} for module, path in MODULES.items()}
+    graph["ellzero"] = set()  # resolves names when they are used
+    order = list(graphlib.TopologicalSorter(graph).static_order())
+    assert len(order) == len(MODULES)
+
+
+def test_one_file_knows_torch_distributed():
+    knows = [module for module, path in MODULES.items() if any(name.startswith("torch.distributed") for name in imports(path))]
+    assert knows == ["ellzero.distributed"]
+
+
+@pytest.mark.parametrize("package", [module for module, path in MODULES.items() if path.name == "__init__.py" and module != "ellzero"])
+def test_no_module_is_shadowed_by_what_its_package_exports(package: str):
+    tree = ast.parse(MODULES[package].read_text(encoding="utf-8"))
+    exported = {alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert sorted(name for name in exported if f"{package}.{name}" in MODULES) == []
 
 
 def test_no_tracked_file_names_a_folder_of_somebodys_machine():
