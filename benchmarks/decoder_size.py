@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 DECODE = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from ellzero.codec.bytes.stream import decode_blocks
+from ellzero.codec.bytes.data_file import decode_blocks
 import io
 for blob in sys.stdin.read().split():
     for _ in decode_blocks(io.BytesIO(bytes.fromhex(blob)), max_size=None):

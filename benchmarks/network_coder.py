@@ -13,8 +13,8 @@ from collections.abc import Callable
 import numpy as np
 
 from ellzero.codec.network.dtypes import DType
-from ellzero.codec.network.format import decode_network, encode_network
-from ellzero.codec.network.grids import Uniform
+from ellzero.codec.network.network_file import decode_network, encode_network
+from ellzero.codec.network.stored_grids import Uniform
 from ellzero.codec.network.tensors import QuantisedTensor
 
 DENSITIES = (0.005, 0.05, 0.5)

@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "ellzero.archive._compress": ("compress", "decompress", "open"),
-    "ellzero.archive.entries": ("Report",),
+    "ellzero.archive.entries": ("SaveReport",),
     "ellzero.archive.load": ("NetworkFile", "load_file", "load_model", "open_file"),
     "ellzero.archive.save": ("save_file", "save_model"),
     "ellzero.attaching": ("ActiveSet", "Sparsifier", "attach"),

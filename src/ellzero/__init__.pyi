@@ -14,7 +14,7 @@ from ellzero import (
     types as types,
 )
 from ellzero.archive._compress import compress as compress, decompress as decompress, open as open
-from ellzero.archive.entries import Report as Report
+from ellzero.archive.entries import SaveReport as SaveReport
 from ellzero.archive.load import NetworkFile as NetworkFile, load_file as load_file, load_model as load_model, open_file as open_file
 from ellzero.archive.save import save_file as save_file, save_model as save_model
 from ellzero.attaching import ActiveSet as ActiveSet, Sparsifier as Sparsifier, attach as attach

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ellzero.archive._compress import compress, decompress
-from ellzero.codec.bytes.stream import BLOCK, Part, read_parameters
+from ellzero.codec.bytes.data_file import BLOCK, DataSection, read_parameters
 from ellzero.codec.container import ContainerReader, ContainerWriter, Kind
 from ellzero.codec.errors import FormatError
 
@@ -46,7 +46,7 @@ def mutated(source: random.Random) -> tuple[bytes, bytes]:
     if source.random() < 0.3:
         return scrambled(source, blob, lie), sample
     reader = ContainerReader(io.BytesIO(blob))
-    sections = [(section.kind, bytearray(section.payload)) for section in reader.sections(tuple(Part))]
+    sections = [(section.kind, bytearray(section.payload)) for section in reader.sections(tuple(DataSection))]
     match source.randrange(6):
         case 0:
             del sections[source.randrange(len(sections))]
@@ -56,7 +56,7 @@ def mutated(source: random.Random) -> tuple[bytes, bytes]:
             sections.reverse()
         case 3:
             place = source.randrange(len(sections))
-            sections[place] = (source.choice(tuple(Part)), sections[place][1])
+            sections[place] = (source.choice(tuple(DataSection)), sections[place][1])
         case _:
             place = source.randrange(len(sections))
             sections[place] = (sections[place][0], bytearray(scrambled(source, sections[place][1], lie)))

@@ -17,8 +17,8 @@ import numpy as np
 from ellzero.codec.container import ContainerReader, ContainerWriter, Kind
 from ellzero.codec.errors import FormatError
 from ellzero.codec.network.dtypes import DType
-from ellzero.codec.network.format import GROUP_SECTION, encode_network, read_network
-from ellzero.codec.network.grids import Logarithmic, Uniform
+from ellzero.codec.network.network_file import GROUP_SECTION, encode_network, read_network
+from ellzero.codec.network.stored_grids import Logarithmic, Uniform
 from ellzero.codec.network.tensors import Entry, ExactTensor, QuantisedTensor, Tied, exact
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -11,7 +11,7 @@ def test_files_story_31_the_size_of_the_decoder_is_stated_and_true():
     script = runpy.run_path(str(ROOT / "benchmarks" / "decoder_size.py"))
     files = script["sources"]()
     names = {file.name for file in files}
-    assert {"container.py", "stream.py", "model.py", "kernels.py"} <= names
+    assert {"container.py", "data_file.py", "predictor.py", "rangecoder.py"} <= names
     assert not any(part in file.parts for file in files for part in ("cli", "training", "network"))
     page = " ".join((ROOT / "docs" / "files.md").read_text(encoding="utf-8").split())
     said = re.search(r"sources that decoding loads are ([\d,]+) bytes, ([\d,]+) as one .tar.xz", page)

@@ -14,7 +14,7 @@ import pytest
 
 from ellzero.archive._compress import compress
 from ellzero.cli.listing import Data, look
-from ellzero.codec.bytes import stream
+from ellzero.codec.bytes import data_file
 
 HERE = Path(__file__).parent
 NOISE = random.Random(7).randbytes(20_000)
@@ -51,7 +51,7 @@ def script(name: str, *words: object, python: Path | str = sys.executable, **mor
 def sections(blob: bytes) -> list[int]:
     import io
 
-    return [section.kind for section in stream.ContainerReader(io.BytesIO(blob)).sections(tuple(stream.Part))]
+    return [section.kind for section in data_file.ContainerReader(io.BytesIO(blob)).sections(tuple(data_file.DataSection))]
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +71,13 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     for level in range(2, 10):
         data = TEXT[:1500] + CODE[:500] + NOISE[:100]
         add(f"mixed-{level}", data, compress(data, level=level))
-    add("little-memory", TEXT, compress(TEXT, level=1, memory=stream.model_for(1, 1).num_bytes))
+    add("little-memory", TEXT, compress(TEXT, level=1, memory=data_file.model_for(1, 1).num_bytes))
     # Smaller blocks are blocks as well: several of every kind, in one file.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "BLOCK", 20_000)
+        patch.setattr(data_file, "BLOCK", 20_000)
         data = TEXT + RECORDS + NOISE * 2 + CODE * 4 + NOISE[:5000]
         add("many-blocks", data, compress(data, level=1))
-    assert kinds == set(stream.Part)
+    assert kinds == set(data_file.DataSection)
     return folder, expected
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, overload
 
 from ellzero.archive.compressed_file import BinaryFile, CompressedText, CompressedWriter, DecodedBlocks, written
-from ellzero.codec.bytes.stream import DEFAULT_LEVEL, compress_bytes, decompress_bytes
+from ellzero.codec.bytes.data_file import DEFAULT_LEVEL, compress_bytes, decompress_bytes
 from ellzero.codec.container import DEFAULT_LIMIT
 
 BinaryMode = Literal["r", "rb", "w", "wb", "x", "xb"]

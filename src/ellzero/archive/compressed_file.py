@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from ellzero.codec.bytes.stream import DEFAULT_LEVEL, ByteEncoder, decode_blocks
+from ellzero.codec.bytes.data_file import DEFAULT_LEVEL, ByteEncoder, decode_blocks
 from ellzero.files.whole import replacing
 
 # A union, because BytesIO has no name, which BinaryIO promises.

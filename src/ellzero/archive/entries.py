@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ellzero.codec.container import Sink
 from ellzero.codec.errors import LimitError
 from ellzero.codec.network.dtypes import Reading
-from ellzero.codec.network.format import accept_all, write_network
-from ellzero.codec.network.grids import roundable
 from ellzero.codec.network.group import Accept
+from ellzero.codec.network.network_file import accept_all, write_network
+from ellzero.codec.network.stored_grids import roundable
 from ellzero.codec.network.tensors import Description, Entry, ExactTensor, QuantisedTensor, Tied, values_of
-from ellzero.codec.streams import Sink
 from ellzero.quantise.grids import Quantiser
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class SaveReport:
     """What became of a network in a file.
 
     Attributes:
@@ -37,7 +37,7 @@ class Report:
     file_bytes: int
 
 
-def write_entries(file: Sink, entries: Iterable[Entry], quantise: Quantiser | None = None, kept: Collection[str] = ()) -> Report:
+def write_entries(file: Sink, entries: Iterable[Entry], quantise: Quantiser | None = None, kept: Collection[str] = ()) -> SaveReport:
     """Writes a network file.
 
     Args:
@@ -70,7 +70,7 @@ def write_entries(file: Sink, entries: Iterable[Entry], quantise: Quantiser | No
             yield stored
 
     size = write_network(file, counted())
-    return Report(**counts, sparse_bytes=4 * counts["nonzeros"], file_bytes=size)
+    return SaveReport(**counts, sparse_bytes=4 * counts["nonzeros"], file_bytes=size)
 
 
 class Budget:

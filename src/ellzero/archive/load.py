@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from ellzero.archive.entries import Budget
 from ellzero.archive.torch_tensors import to_torch
 from ellzero.codec.container import DEFAULT_LIMIT
-from ellzero.codec.network.format import accept_all, read_network
 from ellzero.codec.network.group import Accept
+from ellzero.codec.network.network_file import accept_all, read_network
 from ellzero.codec.network.tensors import Description, Tied
 from ellzero.params import require_module
 

@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from ellzero.archive.checkpoints import CHECKPOINTS, write_checkpoint
-from ellzero.archive.entries import Budget, Report, nonzeros, write_entries
+from ellzero.archive.entries import Budget, SaveReport, nonzeros, write_entries
 from ellzero.archive.safetensors_files import write_safetensors
 from ellzero.archive.sources import tensors_of
-from ellzero.codec.container import DEFAULT_LIMIT, ContainerReader, Kind
-from ellzero.codec.network.format import checked_groups, decode_network, read_network
+from ellzero.archive.torch_checkpoints import CHECKPOINTS, write_checkpoint
+from ellzero.codec.container import DEFAULT_LIMIT, ContainerReader, Kind, Sink, Source
+from ellzero.codec.network.network_file import checked_groups, decode_network, read_network
 from ellzero.codec.network.tensors import Tied
-from ellzero.codec.streams import Sink, Source
 from ellzero.quantise.grids import Quantiser
 
 
@@ -37,7 +36,7 @@ class Layer:
     coded_bytes: int
 
 
-def pack(source: Path, file: Sink, quantise: Quantiser | None = None) -> Report:
+def pack(source: Path, file: Sink, quantise: Quantiser | None = None) -> SaveReport:
     """Packs a network, one tensor at a time.
 
     Args:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from ellzero.archive.entries import Report, write_entries
+from ellzero.archive.entries import SaveReport, write_entries
 from ellzero.archive.sources import image_width as guessed_width
 from ellzero.archive.torch_tensors import from_torch
+from ellzero.codec.container import Sink
 from ellzero.codec.network.tensors import Entry, Tied
-from ellzero.codec.streams import Sink
 from ellzero.files.whole import replacing
 from ellzero.params import require_module
 from ellzero.quantise.calibrate import Calibrated
@@ -24,7 +24,7 @@ def save_file(
     *,
     quantise: Quantiser | None = None,
     image_width: Mapping[str, int] | None = None,
-) -> Report:
+) -> SaveReport:
     """Saves tensors by name, as `safetensors.torch.save_file` does, in a smaller file.
 
     Args:
@@ -48,7 +48,7 @@ def save_file(
 
 def save_model(
     model: nn.Module, path: str | os.PathLike[str], *, quantise: Quantiser | Calibrated | None = None, image_width: int = 0
-) -> Report:
+) -> SaveReport:
     """Saves the `state_dict` of a model; see `save_file`.
 
     Only parameters are moved to a grid: running statistics and counters come back bit for bit.
@@ -81,7 +81,7 @@ def model_bytes(model: nn.Module, *, quantise: Quantiser | None = None) -> bytes
     return file.getvalue()
 
 
-def write_model(file: Sink, model: nn.Module, quantise: Quantiser | None = None, image_width: int = 0) -> Report:
+def write_model(file: Sink, model: nn.Module, quantise: Quantiser | None = None, image_width: int = 0) -> SaveReport:
     """Writes a model to an open file; arguments as in `save_model`."""
     state = model.state_dict()
     for name, tensor in state.items():

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from ellzero.archive.checkpoints import CHECKPOINTS, read_checkpoint
 from ellzero.archive.safetensors_files import read_header, read_tensor
+from ellzero.archive.torch_checkpoints import CHECKPOINTS, read_checkpoint
 from ellzero.codec.network.tensors import Entry, ExactTensor, Tied
 
 # What a folder's network is called, the likelier first: by a run of `ellzero sparsify`, and by Hugging Face with safetensors and without.
@@ -27,7 +27,7 @@ _MIN_TIED = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class NetworkFiles:
     """A network in files.
 
     Attributes:
@@ -46,7 +46,7 @@ def files_of(path: Path) -> list[Path]:
     return [*dict.fromkeys((source.named, *source.parts)), *([options] if options.is_file() else [])]
 
 
-def find_network(path: Path) -> Source:
+def find_network(path: Path) -> NetworkFiles:
     """Finds the files of a network.
 
     Args:
@@ -65,7 +65,7 @@ def find_network(path: Path) -> Source:
         )
     if not path.is_file():
         raise FileNotFoundError(f"{path} is a pipe or a device, and a network is read from files: write it to one first")
-    return _shards(path) if path.name.endswith(".index.json") else Source(named=path, parts={path: frozenset()})
+    return _shards(path) if path.name.endswith(".index.json") else NetworkFiles(named=path, parts={path: frozenset()})
 
 
 def _in_folder(path: Path) -> Path:
@@ -79,7 +79,7 @@ def _in_folder(path: Path) -> Path:
     raise FileNotFoundError(f"{path} holds no network: expected network.safetensors, model.safetensors or its index, or one *.safetensors")
 
 
-def _shards(path: Path) -> Source:
+def _shards(path: Path) -> NetworkFiles:
     parts: dict[str, set[str]] = {}
     try:
         table = cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8"))["weight_map"])
@@ -92,7 +92,7 @@ def _shards(path: Path) -> Source:
     for name in sorted(parts):
         if not (path.parent / name).is_file():
             raise FileNotFoundError(f"{path} names {name}, which is not beside it: get all shards")
-    return Source(named=path, parts={path.parent / name: frozenset(parts[name]) for name in sorted(parts)})
+    return NetworkFiles(named=path, parts={path.parent / name: frozenset(parts[name]) for name in sorted(parts)})
 
 
 def tensors_of(path: Path) -> Iterator[Entry]:

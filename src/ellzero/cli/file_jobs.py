@@ -19,11 +19,10 @@ from ellzero.cli.compress import Compress, Decompress, Verify, to_standard
 from ellzero.cli.messages import say
 from ellzero.cli.progress import Bar
 from ellzero.cli.several import shown
+from ellzero.codec.bytes.data_file import ByteEncoder, DataSection, decode_blocks
 from ellzero.codec.bytes.parameters import BLOCK, model_for
-from ellzero.codec.bytes.stream import ByteEncoder, Part, decode_blocks
-from ellzero.codec.container import DEFAULT_LIMIT, MAGIC, ContainerReader, Kind, Original, Tally
+from ellzero.codec.container import DEFAULT_LIMIT, MAGIC, ContainerReader, Kind, Original, Sink, Source, Tally
 from ellzero.codec.errors import FormatError
-from ellzero.codec.streams import Sink, Source
 from ellzero.files.errors import FileError
 from ellzero.files.streams import STANDARD, check_removable, open_input, open_output, remove_input
 from ellzero.jit.kernels import before_numba
@@ -137,7 +136,7 @@ def verify_file(source: Path, options: Verify, limits: Limits) -> None:
         if file.seekable():
             file.seek(0)
         if start[:4] == MAGIC and start[5:] == bytes((Kind.NETWORK,)):
-            from ellzero.codec.network.format import read_network
+            from ellzero.codec.network.network_file import read_network
 
             max_bytes = DEFAULT_LIMIT if limits.max_size is None else limits.max_size
             what = f"a network of {sum(1 for _ in read_network(reader, max_bytes=max_bytes))} tensors"
@@ -202,7 +201,7 @@ def _announced(reader: Source) -> int | None:
     try:
         container = ContainerReader(reader, max_section=2 * BLOCK)
         container.expect(Kind.DATA)
-        for _ in container.sections(tuple(Part)):
+        for _ in container.sections(tuple(DataSection)):
             pass
         return container.original.size
     except FormatError:

@@ -126,20 +126,20 @@ def look(path: Path) -> Data | Network:
 
 
 def _look_at_data(path: Path, file: BinaryIO) -> Data:
+    from ellzero.codec.bytes.data_file import DataSection
     from ellzero.codec.bytes.parameters import BLOCK, BUFFERS, parameters_of
-    from ellzero.codec.bytes.stream import Part
     from ellzero.codec.container import VERSION, ContainerReader
 
     reader = ContainerReader(file, max_section=2 * BLOCK)
     blocks: list[int] = []
     model = None
-    for section in reader.sections(tuple(Part)):
-        if section.kind != Part.MODEL:
+    for section in reader.sections(tuple(DataSection)):
+        if section.kind != DataSection.MODEL:
             blocks.append(section.kind)
         else:
             model = parameters_of(section, None)
     size = reader.original.size
-    learnt = sum(kind != Part.STORED for kind in blocks) / max(len(blocks), 1)
+    learnt = sum(kind != DataSection.STORED for kind in blocks) / max(len(blocks), 1)
     return Data(
         file=str(path),
         kind="data",
@@ -148,7 +148,7 @@ def _look_at_data(path: Path, file: BinaryIO) -> Data:
         compressed_bytes=reader.position,
         ratio=reader.position / size if size else None,
         blocks=len(blocks),
-        stored_blocks=sum(kind != Part.CODED for kind in blocks),
+        stored_blocks=sum(kind != DataSection.CODED for kind in blocks),
         level=None if model is None else model.level,
         memory_bytes=BUFFERS if model is None else model.num_bytes,
         seconds=0.0 if model is None else size * learnt * model.microseconds_per_byte / 1e6,

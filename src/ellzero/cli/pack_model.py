@@ -11,14 +11,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ellzero.archive.entries import Report, write_entries
+from ellzero.archive.entries import SaveReport, write_entries
 from ellzero.archive.save import buffers_of, write_model
 from ellzero.archive.sources import tensors_of
 from ellzero.archive.torch_tensors import from_torch, to_torch
 from ellzero.cli.arguments import UsageError
 from ellzero.cli.pack import Pack
+from ellzero.codec.container import Sink
 from ellzero.codec.network.tensors import Entry, QuantisedTensor, Tied
-from ellzero.codec.streams import Sink
 from ellzero.data import Dataset, load_images
 from ellzero.pruning._random_gradient import call_model
 from ellzero.quantise.calibrate import Calibrated
@@ -33,7 +33,7 @@ SAMPLES, MADE_UP = 128, 64
 DAMPING, MADE_UP_DAMPING = 0.01, 0.05
 
 
-def pack_model(options: Pack, file: Sink, *, calibrate: bool) -> Report:
+def pack_model(options: Pack, file: Sink, *, calibrate: bool) -> SaveReport:
     """Packs a network whose architecture is known.
 
     Args:
@@ -70,7 +70,7 @@ def pack_model(options: Pack, file: Sink, *, calibrate: bool) -> Report:
     return write_model(file, model, options.grid(tensors))
 
 
-def pack_as(options: Pack, file: Sink, name: str) -> Report:
+def pack_as(options: Pack, file: Sink, name: str) -> SaveReport:
     """Packs a network as it stands in its file, checked against its architecture, whose buffers no grid holds.
 
     Args:

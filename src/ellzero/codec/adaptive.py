@@ -2,7 +2,7 @@
 # Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
 """Decisions, trees and integers whose probabilities are learnt while coding: kernels, one for both directions so that they cannot differ.
 
-Each takes the state of an encoder or decoder (`ellzero.codec.kernels`), its bytes (writable in both directions, since one kernel serves
+Each takes the state of an encoder or decoder (`ellzero.codec.rangecoder`), its bytes (writable in both directions, since one kernel serves
 both), and `decode`: whether what is returned is read (the `bit` or `value` given is then ignored) or written. A cell is a uint32: a
 probability of 1 times 2^22 in the high bits, and how often it was used in the low 10. New cells hold `NEW`; after n uses a cell moves by
 1/(n + 1.5) of the way to what happened, and no slower than 1/(limit + 1.5).
@@ -11,7 +11,7 @@ probability of 1 times 2^22 in the high bits, and how often it was used in the l
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.codec.kernels import Buffer, State, decode_bit, decode_raw, encode_bit, encode_raw
+from ellzero.codec.rangecoder import Buffer, State, decode_bit, decode_raw, encode_bit, encode_raw
 from ellzero.jit.kernels import Integer, kernel
 
 NEW = 1 << 31  # a probability of one half, not used yet

@@ -8,9 +8,9 @@ import zlib
 from collections.abc import Collection, Generator
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Protocol, runtime_checkable
 
 from ellzero.codec.errors import FormatError, LimitError
-from ellzero.codec.streams import Sink, Source
 from ellzero.codec.varint import Cursor, varint
 
 # The first byte shows what strips the eighth bit, the last one what rewrites line ends.
@@ -27,6 +27,24 @@ _FOREIGN = {
     b"BZh": "bzip2",
     b"PK\x03\x04": "zip (or a PyTorch checkpoint)",
 }
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A binary file open for reading, buffered: `sys.stdin.buffer`, `io.BytesIO`, `open(path, "rb")`."""
+
+    def read(self, size: int, /) -> bytes:
+        """Reads at most `size` bytes; none only at the end."""
+        ...
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """A binary file open for writing, buffered."""
+
+    def write(self, data: bytes | bytearray | memoryview, /) -> int:
+        """Writes all of `data`."""
+        ...
 
 
 class Kind(IntEnum):

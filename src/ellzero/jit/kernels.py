@@ -5,7 +5,7 @@ another file has changed: the caller's old machine code would go on running the 
 kernel is made of.
 
 Numba is imported when a kernel is first compiled or loaded by it, because its import alone takes longer than small files do. What Python
-calls often is an `entry` (`ellzero.jit.entries`), which needs numba only once.
+calls often is an `entry` (`ellzero.jit.entry_points`), which needs numba only once.
 """
 
 import hashlib

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ellzero.codec.network.grids import Logarithmic
+from ellzero.codec.network.stored_grids import Logarithmic
 from ellzero.quantise.grids import LogGrid
 from ellzero.surgery._fold import check_equal, named_tensors, outputs
 from ellzero.surgery.channels import Through

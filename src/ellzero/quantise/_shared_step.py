@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.codec.network.grids import Uniform, roundable
+from ellzero.codec.network.stored_grids import Uniform, roundable
 from ellzero.codec.network.tensors import Entry, ExactTensor, values_of
 from ellzero.quantise.grids import Levels, UniformGrid, rounded_up
 

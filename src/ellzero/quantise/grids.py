@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.codec.network.grids import Grid, Logarithmic, Uniform
+from ellzero.codec.network.stored_grids import Grid, Logarithmic, Uniform
 
 # Parameters of a grid are rounded to so many bits of mantissa, because each bit of them is in the file.
 _MANTISSA_BITS = 5

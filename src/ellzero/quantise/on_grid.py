@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ellzero.codec.network.dtypes import DType
-from ellzero.codec.network.grids import Logarithmic, worth
+from ellzero.codec.network.stored_grids import Logarithmic, worth
 from ellzero.methods.protocol import Laws, no_gradient_, no_masks_
 from ellzero.methods.schedule import Hyperparameter, check_hyperparameter, value_at
 from ellzero.quantise.grids import Levels, LogGrid, Quantiser, nearest_levels

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ellzero.codec.network.grids import Uniform
+from ellzero.codec.network.stored_grids import Uniform
 from ellzero.quantise.feedback import Factor, Price, factor, round_with_feedback
 from ellzero.quantise.grids import Levels, rounded_up
 from ellzero.quantise.layer_columns import Moments, matrices

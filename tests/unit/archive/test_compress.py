@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from ellzero.archive import _compress as archive
 from ellzero.archive._compress import compress, decompress
-from ellzero.codec.bytes import stream
+from ellzero.codec.bytes import data_file
 from ellzero.codec.errors import FormatError, LimitError
 
 TEXT = b"".join(b"line %d of a text that repeats itself, number %d\r\n" % (line, line * line) for line in range(60))
@@ -71,20 +71,20 @@ def test_whatever_is_compressed_comes_back(pieces: list[bytes], level: int):
 @pytest.mark.parametrize("change", [-1, 0, 1])
 @pytest.mark.parametrize("kind", ["text", "noise", "both"])
 def test_sizes_around_the_edges_of_blocks(around: int, change: int, kind: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stream, "BLOCK", 1000)
-    monkeypatch.setattr(stream, "looks_random", lambda block: kind != "text" and int(block[0]) == NOISE[0])
+    monkeypatch.setattr(data_file, "BLOCK", 1000)
+    monkeypatch.setattr(data_file, "looks_random", lambda block: kind != "text" and int(block[0]) == NOISE[0])
     source = {"text": TEXT, "noise": NOISE, "both": TEXT[:1000] + NOISE[:1000] + TEXT}[kind]
     data = source[: 1000 * around + change]
     blob = compress(data, level=1)
     assert decompress(blob) == data
-    sections = stream.ContainerReader(io.BytesIO(blob)).sections(tuple(stream.Part))
-    assert sum(section.kind != stream.Part.MODEL for section in sections) == -(-len(data) // 1000)
+    sections = data_file.ContainerReader(io.BytesIO(blob)).sections(tuple(data_file.DataSection))
+    assert sum(section.kind != data_file.DataSection.MODEL for section in sections) == -(-len(data) // 1000)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [-1, 0, 1])
 def test_sizes_around_the_edge_of_a_real_block(change: int):
-    data = (TEXT * 500)[: stream.BLOCK + change]
+    data = (TEXT * 500)[: data_file.BLOCK + change]
     assert decompress(compress(data, level=1)) == data
 
 
@@ -113,7 +113,7 @@ def test_files_story_23_no_more_comes_out_than_allowed():
 
 def test_files_story_22_memory_is_refused_with_the_need():
     blob = compress(TEXT, level=5)
-    parameters = stream.read_parameters(io.BytesIO(blob))
+    parameters = data_file.read_parameters(io.BytesIO(blob))
     assert parameters is not None
     with pytest.raises(LimitError, match=f"needs {parameters.num_bytes} bytes of memory"):
         decompress(blob, memory=parameters.num_bytes - 1)

@@ -202,7 +202,7 @@ def test_a_logarithmic_level_is_the_nearest(tmp_path: Path):
     values = np.random.default_rng(0).lognormal(0, 1, (20, 30)) * np.random.default_rng(1).choice([-1, 1], (20, 30))
     found = LogGrid(1.25, num_levels=40).quantise("w", values)
     assert found is not None
-    from ellzero.codec.network.grids import Logarithmic
+    from ellzero.codec.network.stored_grids import Logarithmic
 
     assert isinstance(found.grid, Logarithmic)
     table = found.grid.smallest * found.grid.ratio ** np.arange(40)

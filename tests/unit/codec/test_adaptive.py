@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ellzero.codec import adaptive
-from ellzero.codec.kernels import finish_encoder, start_decoder, start_encoder
+from ellzero.codec.rangecoder import finish_encoder, start_decoder, start_encoder
 from ellzero.jit.kernels import plain
 
 # A coding of one item: (state, data, decode, cells, item) -> item.

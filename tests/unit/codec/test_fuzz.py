@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from array_range_coder import RangeDecoder
 from ellzero.codec.container import MAGIC, ContainerReader, ContainerWriter, Kind, Tally
 from ellzero.codec.errors import FormatError
-from ellzero.codec.rangecoder import RangeDecoder
 from ellzero.codec.varint import varint
 from scrambling import scrambled
 

@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from ellzero.codec.bytes.stream import Part, decode_blocks
+from ellzero.codec.bytes.data_file import DataSection, decode_blocks
 from ellzero.codec.bytes.transforms import change_x86_calls
 from ellzero.codec.container import ContainerReader, ContainerWriter, Kind, Original
 from ellzero.codec.errors import FormatError
@@ -18,7 +18,7 @@ def archive(size: int) -> bytes:
     """An archive of a few stored bytes whose end says that they are `size`."""
     file = io.BytesIO()
     writer = ContainerWriter(file, Kind.DATA)
-    writer.section(Part.STORED, DATA, check=True)
+    writer.section(DataSection.STORED, DATA, check=True)
     writer.finish(Original(size=size, sha256=hashlib.sha256(DATA).digest()))
     return file.getvalue()
 
@@ -26,7 +26,7 @@ def archive(size: int) -> bytes:
 @pytest.mark.parametrize("size", [len(DATA) + (1 << 32), 4_200_000_000, (1 << 64) - 1])
 def test_files_story_14_a_size_beyond_4_gib_is_itself_and_not_its_low_bits(size: int):
     reader = ContainerReader(io.BytesIO(archive(size)))
-    assert [section.kind for section in reader.sections(tuple(Part))] == [Part.STORED]
+    assert [section.kind for section in reader.sections(tuple(DataSection))] == [DataSection.STORED]
     assert reader.original.size == size
     with pytest.raises(FormatError):
         list(decode_blocks(io.BytesIO(archive(size)), max_size=None))

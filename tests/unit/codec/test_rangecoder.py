@@ -1,12 +1,14 @@
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from ellzero.codec import kernels
-from ellzero.codec.rangecoder import RangeDecoder, RangeEncoder
+from array_range_coder import RangeDecoder, RangeEncoder
+from ellzero.codec import rangecoder
 from ellzero.jit.kernels import plain
 
 decisions = st.lists(st.tuples(st.integers(0, 1), st.integers(1, 65535)), max_size=300)
@@ -138,10 +140,10 @@ def test_zeros_at_the_end_may_be_left_out(data: bytes, p: list[int]):
 def test_an_encoder_never_writes_past_its_buffer(pairs: list[tuple[int, int]], size: int):
     state, memory = np.zeros(3, np.uint64), np.full(64 + size, 77, np.uint8)
     buffer = memory[32 : 32 + size]
-    kernels.start_encoder(state)
+    rangecoder.start_encoder(state)
     for bit, p in pairs:
-        kernels.encode_bit(state, buffer, bit, p)
-    length = kernels.finish_encoder(state, buffer)
+        rangecoder.encode_bit(state, buffer, bit, p)
+    length = rangecoder.finish_encoder(state, buffer)
     assert (memory[:32] == 77).all()
     assert (memory[32 + size :] == 77).all()
     whole = encoded(np.array([bit for bit, _ in pairs]), np.array([p for _, p in pairs], np.int64))
@@ -154,15 +156,15 @@ def test_an_encoder_never_writes_past_its_buffer(pairs: list[tuple[int, int]], s
 
 def test_the_same_in_plain_python():
     state, buffer, bits = np.zeros(3, np.uint64), np.zeros(64, np.uint8), []
-    plain(kernels.start_encoder)(state)
+    plain(rangecoder.start_encoder)(state)
     for bit, p in zip([1, 0, 1, 1, 0, 0, 1, 0] * 4, [40000, 300, 65535, 1] * 8, strict=True):
-        plain(kernels.encode_bit)(state, buffer, bit, p)
-    length = plain(kernels.finish_encoder)(state, buffer)
+        plain(rangecoder.encode_bit)(state, buffer, bit, p)
+    length = plain(rangecoder.finish_encoder)(state, buffer)
     message = encoded(np.array([1, 0, 1, 1, 0, 0, 1, 0] * 4), np.array([40000, 300, 65535, 1] * 8))
     assert buffer[:length].tobytes() == message
-    plain(kernels.start_decoder)(state, buffer[:length])
+    plain(rangecoder.start_decoder)(state, buffer[:length])
     for p in [40000, 300, 65535, 1] * 8:
-        bits.append(int(plain(kernels.decode_bit)(state, buffer[:length], p)))
+        bits.append(int(plain(rangecoder.decode_bit)(state, buffer[:length], p)))
     assert bits == [1, 0, 1, 1, 0, 0, 1, 0] * 4
 
 
@@ -170,7 +172,7 @@ PLAIN = """
 import sys
 sys.modules["torch"] = None
 import numpy as np
-from ellzero.codec.rangecoder import RangeDecoder, RangeEncoder
+from array_range_coder import RangeDecoder, RangeEncoder
 encoder = RangeEncoder()
 encoder.encode_bits([1, 0, 1, 1, 0, 0, 1, 0] * 4, [40000, 300, 65535, 1] * 8)
 encoder.encode_raw([0x1234567], 28)
@@ -185,7 +187,8 @@ assert decoder.decode_raw(1, 28).tolist() == [0x1234567] and decoder.decode_symb
 
 @pytest.mark.parametrize("jit", ["0", "1"])
 def test_the_same_without_a_compiler_and_without_torch(jit: str, source_environment: dict[str, str]):
-    environment = source_environment | {"NUMBA_DISABLE_JIT": jit}
+    path = os.pathsep.join((source_environment["PYTHONPATH"], str(Path(__file__).parents[2])))
+    environment = source_environment | {"NUMBA_DISABLE_JIT": jit, "PYTHONPATH": path}
     done = subprocess.run([sys.executable, "-W", "error", "-c", PLAIN], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "00b77a606ad57679e098047f8492"

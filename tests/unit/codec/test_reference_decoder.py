@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from array_range_coder import RangeDecoder, RangeEncoder
 from ellzero.codec.container import ContainerReader, ContainerWriter, Kind, Original, Tally
 from ellzero.codec.errors import FormatError
-from ellzero.codec.rangecoder import RangeDecoder, RangeEncoder
 
 ROOT = Path(__file__).parents[3]
 REFERENCE = ROOT / "tests" / "reference"

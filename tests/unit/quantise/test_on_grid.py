@@ -12,7 +12,7 @@ from torch import nn
 from ellzero.archive.load import load_model
 from ellzero.archive.save import save_model
 from ellzero.attaching import attach
-from ellzero.codec.network.grids import Logarithmic
+from ellzero.codec.network.stored_grids import Logarithmic
 from ellzero.methods import Unregularised
 from ellzero.params import everything, masks_from_zeros, select_parameters
 from ellzero.quantise.grids import LogGrid

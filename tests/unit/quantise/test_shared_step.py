@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ellzero.archive.entries import write_entries
-from ellzero.codec.network.format import read_network
-from ellzero.codec.network.grids import Uniform
+from ellzero.codec.network.network_file import read_network
+from ellzero.codec.network.stored_grids import Uniform
 from ellzero.codec.network.tensors import ExactTensor, exact
 from ellzero.quantise._shared_step import SharedStep, shared_step
 from ellzero.quantise.grids import UniformGrid

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ellzero.codec.bytes.tables import Whole
-from ellzero.jit.entries import entry
+from ellzero.jit.entry_points import entry
 
 LONGEST_STRIDE = 1024
 _SAMPLE = 1 << 17

@@ -4,7 +4,6 @@
 
 import numpy as np
 
-from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.logistic import LOGIT_LIMIT, rate_table, stretch_table
 from ellzero.codec.network.layout import (
     ABOVE,
@@ -42,10 +41,11 @@ from ellzero.codec.network.layout import (
     ZERO_SLOTS,
     Cells,
 )
+from ellzero.codec.network.magnitudes import code_extra, code_magnitude, code_sign
 from ellzero.codec.network.mixing import Memory, Slots, Weights, code_alone, code_mixed
 from ellzero.codec.network.repeats import code_repeat, remember
-from ellzero.codec.network.values import code_extra, code_magnitude, code_sign
 from ellzero.codec.network.window import nonzeros_around, signs_around
+from ellzero.codec.rangecoder import Buffer, State
 from ellzero.jit.kernels import Integer, kernel
 
 _LIMIT = 1023

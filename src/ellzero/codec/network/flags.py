@@ -5,9 +5,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.network.layout import LIVE, LIVE_SLOTS
 from ellzero.codec.network.mixing import MIXER_RATE, Memory, Slots, Weights, code_mixed
+from ellzero.codec.rangecoder import Buffer, State
 from ellzero.jit.kernels import Integer, kernel
 
 _LIMIT = 255

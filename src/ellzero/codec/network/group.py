@@ -7,13 +7,13 @@ from typing import assert_never
 import numpy as np
 
 from ellzero.codec.errors import FormatError, LimitError
-from ellzero.codec.network.coder import Coder
 from ellzero.codec.network.dtypes import DType, Reading
-from ellzero.codec.network.grids import Logarithmic, Uniform, roundable, worth
 from ellzero.codec.network.layout import first_model
 from ellzero.codec.network.matrix import Form, Levels, Profile, code_levels, form_of
+from ellzero.codec.network.message import MessageCoder
 from ellzero.codec.network.mixing import Model
 from ellzero.codec.network.numbers import code_shape, code_single
+from ellzero.codec.network.stored_grids import Logarithmic, Uniform, roundable, worth
 from ellzero.codec.network.tensors import Description, Entry, ExactTensor, QuantisedTensor, Tied
 from ellzero.codec.network.words import Split, find_split, join_words, split_words
 
@@ -62,7 +62,7 @@ class Group:
         names: of all tensors of the network before this group; grows.
     """
 
-    def __init__(self, coder: Coder, names: Names) -> None:
+    def __init__(self, coder: MessageCoder, names: Names) -> None:
         self._coder = coder
         self._names = names
         self._models: dict[int, tuple[Model, int]] = {}

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from ellzero.codec.errors import FormatError
 from ellzero.codec.network import layout
-from ellzero.codec.network.coder import Coder
 from ellzero.codec.network.layout import Cells
+from ellzero.codec.network.message import MessageCoder
 from ellzero.codec.network.mixing import Model
 from ellzero.codec.network.repeats import TABLE_BITS
 
@@ -99,7 +99,7 @@ class Levels:
         return distinct * 8 <= key.size * 7 and key.size > 0
 
 
-def code_levels(coder: Coder, model: Model, matrix: Levels, profiles: list[Profile]) -> Profile:
+def code_levels(coder: MessageCoder, model: Model, matrix: Levels, profiles: list[Profile]) -> Profile:
     """Codes the levels of a tensor.
 
     Args:
@@ -177,7 +177,7 @@ def _profile(levels: NDArray[np.int32]) -> Profile:
     return np.minimum(np.frexp(counts.astype(np.float64))[1], 7).astype(np.uint8)
 
 
-def _linked(coder: Coder, context: int, profiles: list[Profile], lines: int, taps: int) -> NDArray[np.uint8]:
+def _linked(coder: MessageCoder, context: int, profiles: list[Profile], lines: int, taps: int) -> NDArray[np.uint8]:
     """Codes which earlier profile lines are linked to, and stretches it: a channel's over its taps, a feature map's over its pixels."""
     fitting = [number for number, profile in enumerate(profiles) if 1 < profile.size <= lines and lines % profile.size == 0]
     chosen = 0

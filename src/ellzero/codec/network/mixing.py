@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ellzero.codec.adaptive import NEW
-from ellzero.codec.kernels import Buffer, State, decode_bit, decode_raw, encode_bit, encode_raw
 from ellzero.codec.logistic import LOGIT_LIMIT, rate_table, squash_table, stretch_table
+from ellzero.codec.rangecoder import Buffer, State, decode_bit, decode_raw, encode_bit, encode_raw
 from ellzero.jit.kernels import Integer, inlined, kernel
 
 WEIGHT_ONE = 1 << 16

@@ -5,8 +5,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.network.mixing import MIXER_RATE, WEIGHT_ONE, Memory, Model, Slots, Weights, code_mixed, new_model
+from ellzero.codec.rangecoder import Buffer, State
 from ellzero.jit.kernels import Integer, kernel
 
 MAX_NAME = 1 << 12

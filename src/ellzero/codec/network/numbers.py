@@ -3,7 +3,7 @@
 import numpy as np
 
 from ellzero.codec.errors import FormatError
-from ellzero.codec.network.coder import Coder
+from ellzero.codec.network.message import MessageCoder
 from ellzero.codec.network.tensors import MAX_DIMENSIONS
 
 MAX_SIZE = 1 << 40
@@ -13,7 +13,7 @@ _REMEMBERED = 8
 _DIMENSIONS, _PLACE, _SIZE, _EXPONENT, _BITS = 8, 9, 13, 14, 15
 
 
-def code_shape(coder: Coder, remembered: list[int], shape: tuple[int, ...] = ()) -> tuple[int, ...]:
+def code_shape(coder: MessageCoder, remembered: list[int], shape: tuple[int, ...] = ()) -> tuple[int, ...]:
     """Codes a shape: each size by its place among the latest ones, or as a number.
 
     Args:
@@ -34,7 +34,7 @@ def code_shape(coder: Coder, remembered: list[int], shape: tuple[int, ...] = ())
     return tuple(sizes)
 
 
-def code_single(coder: Coder, value: float = 1.0) -> float:
+def code_single(coder: MessageCoder, value: float = 1.0) -> float:
     """Codes a positive number of single precision: its exponent, how many bits its mantissa has, and those.
 
     Raises:

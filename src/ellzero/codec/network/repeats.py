@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ellzero.codec.adaptive import code_adaptive
-from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.network.layout import REPEAT_SLOTS
 from ellzero.codec.network.mixing import Memory
+from ellzero.codec.rangecoder import Buffer, State
 from ellzero.jit.kernels import Integer, kernel
 
 TABLE_BITS = 16

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ellzero.codec.network.dtypes import DType, Words, dtype_of
-from ellzero.codec.network.grids import MAX_LOGARITHMIC_LEVEL, MAX_UNIFORM_LEVEL, Grid, Uniform, roundable
+from ellzero.codec.network.stored_grids import MAX_LOGARITHMIC_LEVEL, MAX_UNIFORM_LEVEL, Grid, Uniform, roundable
 
 MAX_DIMENSIONS = 32
 MAX_NAME_BYTES = 4095

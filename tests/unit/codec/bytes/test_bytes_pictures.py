@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ellzero.codec.bytes import stream
+from ellzero.codec.bytes import data_file
+from ellzero.codec.bytes.data_file import DataSection, compress_bytes, decompress_bytes
 from ellzero.codec.bytes.pictures import LONGEST_ROW, find_picture
-from ellzero.codec.bytes.stream import Part, compress_bytes, decompress_bytes
 from ellzero.codec.container import ContainerWriter, Kind, Original
 from ellzero.codec.errors import FormatError
 
@@ -61,7 +61,7 @@ def test_a_picture_is_smaller_with_its_rows_than_without_and_than_by_xz():
     archive = compress_bytes(data, level=5)
     assert decompress_bytes(archive) == data
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "PICTURED", ())
+        patch.setattr(data_file, "PICTURED", ())
         without = compress_bytes(data, level=5)
     assert len(archive) < 0.95 * len(without)
     assert len(archive) < 0.8 * len(lzma.compress(data, preset=9))
@@ -71,9 +71,9 @@ def test_a_picture_is_smaller_with_its_rows_than_without_and_than_by_xz():
 def test_rows_that_cannot_be_are_refused(stride: int, row: int):
     file = io.BytesIO()
     writer = ContainerWriter(file, Kind.DATA)
-    writer.section(Part.MODEL, bytes((5, 10, 10)), check=True)
+    writer.section(DataSection.MODEL, bytes((5, 10, 10)), check=True)
     low, high = row & 127 | 128, row >> 7
-    writer.section(Part.STORED_AND_LEARNT, bytes((2, stride, low, high) if high else (2, stride, row)) + b"abc", check=True)
+    writer.section(DataSection.STORED_AND_LEARNT, bytes((2, stride, low, high) if high else (2, stride, row)) + b"abc", check=True)
     writer.finish(Original(size=3, sha256=hashlib.sha256(b"abc").digest()))
     with pytest.raises(FormatError, match="row"):
         decompress_bytes(file.getvalue())

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ellzero.codec.bytes import parameters, stream
+from ellzero.codec.bytes import data_file, parameters
+from ellzero.codec.bytes.data_file import DataSection, compress_bytes, read_parameters
 from ellzero.codec.bytes.presets import PRESETS, SECTIONED, WIDENED
-from ellzero.codec.bytes.stream import Part, compress_bytes, read_parameters
 from ellzero.codec.container import ContainerReader
 
 DECODER = Path(__file__).parents[3] / "reference" / "byte_model.py"
@@ -22,7 +22,7 @@ def decoded(archive: bytes) -> bytes:
 
 @pytest.mark.parametrize("level", sorted(PRESETS))
 def test_it_decodes_every_level(level: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stream, "WIDENED", ())
+    monkeypatch.setattr(data_file, "WIDENED", ())
     data = b"<a b='1'><c>Some text, some Text.\n12, 345\n</c></a>\n" * 5 + bytes(range(100, 180)) + b"some text, some more\n" * 6
     assert decoded(compress_bytes(data, level=level)) == data
 
@@ -44,7 +44,7 @@ def test_it_decodes_sections_and_models_without_them(level: int, written: dict[i
 
 @pytest.mark.parametrize("level", [*WIDENED, 8, 9])
 def test_it_decodes_wide_models(level: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stream, "WIDENED", (level,))  # levels 8 and 9 were written so at first
+    monkeypatch.setattr(data_file, "WIDENED", (level,))  # levels 8 and 9 were written so at first
     data = bytes(range(256)) + b"A text" * 3 + bytes(range(0, 256, 3))
     archive = compress_bytes(data, level=level)
     parameters = read_parameters(io.BytesIO(archive))
@@ -65,9 +65,9 @@ def planes(count: int) -> bytes:
 def test_it_decodes_pictures(level: int):
     data = planes(30)
     archive = compress_bytes(data, level=level)
-    _, (kind, block) = [(s.kind, s.payload) for s in ContainerReader(io.BytesIO(archive)).sections(tuple(Part))]
+    _, (kind, block) = [(s.kind, s.payload) for s in ContainerReader(io.BytesIO(archive)).sections(tuple(DataSection))]
     # Behind the size, which takes two bytes: flags, stride and row.
-    assert (kind, block[2:5]) == (Part.CODED, bytes((2, 3, 24)))
+    assert (kind, block[2:5]) == (DataSection.CODED, bytes((2, 3, 24)))
     assert decoded(archive) == data
 
 
@@ -77,10 +77,11 @@ def test_it_decodes_records_calls_and_stored_blocks():
     calls = b"".join(b"\x55\x8b\xe8" + (i * -40 % 2**32).to_bytes(4, "little") for i in range(60))
     noise = source.randbytes(480)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "BLOCK", 480)
+        patch.setattr(data_file, "BLOCK", 480)
         archive = compress_bytes(records + calls + b"." * 60 + noise + records, level=7)
-    parts = [(s.kind, s.payload) for s in ContainerReader(io.BytesIO(archive)).sections(tuple(Part))]
-    assert [kind for kind, _ in parts] == [Part.MODEL, Part.CODED, Part.CODED, Part.STORED_AND_LEARNT, Part.CODED]
+    parts = [(s.kind, s.payload) for s in ContainerReader(io.BytesIO(archive)).sections(tuple(DataSection))]
+    coded, stored = DataSection.CODED, DataSection.STORED_AND_LEARNT
+    assert [kind for kind, _ in parts] == [DataSection.MODEL, coded, coded, stored, coded]
     # Behind the size, two bytes: flags and stride.
     assert parts[1][1][2:4] == bytes((0, 8))
     assert parts[2][1][2] == 1

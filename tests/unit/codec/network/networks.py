@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ellzero.codec.network.dtypes import DType
-from ellzero.codec.network.format import read_network, write_network
-from ellzero.codec.network.grids import Logarithmic, Uniform, worth
+from ellzero.codec.network.network_file import read_network, write_network
+from ellzero.codec.network.stored_grids import Logarithmic, Uniform, worth
 from ellzero.codec.network.tensors import Entry, ExactTensor, QuantisedTensor, Tied, exact
 
 

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "reference"))
 
 import network as reference
 from networks import read, written
-from test_network_format import LITERAL
+from test_network_file import LITERAL
 
 from ellzero.archive.entries import quantised
 from ellzero.codec.network.tensors import Tied, exact

@@ -5,7 +5,6 @@
 import numpy as np
 
 from ellzero.codec.adaptive import code_adaptive
-from ellzero.codec.kernels import Buffer, State
 from ellzero.codec.network.layout import (
     ESCAPE_SLOTS,
     EXTRA_SLOTS,
@@ -17,6 +16,7 @@ from ellzero.codec.network.layout import (
     WINDOW_SLOTS,
 )
 from ellzero.codec.network.mixing import MIXER_RATE, Memory, Slots, Weights, code_alone, code_mixed, code_raw, mix
+from ellzero.codec.rangecoder import Buffer, State
 from ellzero.jit.kernels import Integer, inlined, kernel
 
 LIMIT = 255

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
-from ellzero.codec.container import DEFAULT_LIMIT, ContainerReader, ContainerWriter, Kind
+from ellzero.codec.container import DEFAULT_LIMIT, ContainerReader, ContainerWriter, Kind, Sink, Source
 from ellzero.codec.errors import FormatError
-from ellzero.codec.network.coder import Coder
 from ellzero.codec.network.group import Accept, Group, Names
+from ellzero.codec.network.message import MessageCoder
 from ellzero.codec.network.tensors import Description, Entry, ExactTensor, Tied, check_entries
-from ellzero.codec.streams import Sink, Source
 
 GROUP_SECTION = 1
 _GROUP_CELLS = 1 << 20
@@ -31,7 +30,7 @@ def encode_network(entries: Iterable[Entry]) -> Iterator[bytes]:
         ValueError: an entry that does not fit; see `check_entries`.
     """
     names = Names()
-    coder, group, cells, characters = Coder(), None, 0, 0
+    coder, group, cells, characters = MessageCoder(), None, 0, 0
     for entry in check_entries(entries):
         size = 0 if isinstance(entry, Tied) else (entry.words if isinstance(entry, ExactTensor) else entry.levels).size
         if group is not None and (cells + size > _GROUP_CELLS or characters > _GROUP_NAMES):
@@ -39,7 +38,7 @@ def encode_network(entries: Iterable[Entry]) -> Iterator[bytes]:
             yield coder.finish()
             group = None
         if group is None:
-            coder = Coder()
+            coder = MessageCoder()
             group, cells, characters = Group(coder, names), 0, 0
         group.encode(entry)
         cells += size
@@ -66,7 +65,7 @@ def decode_network(groups: Iterable[bytes], *, max_bytes: int = DEFAULT_LIMIT, a
     """
     names = Names()
     for message in groups:
-        coder = Coder(message)
+        coder = MessageCoder(message)
         yield from Group(coder, names).decode(max_bytes, accept)
         coder.end()
 

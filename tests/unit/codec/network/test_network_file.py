@@ -21,9 +21,9 @@ from ellzero.codec.container import ContainerReader, ContainerWriter, Kind
 from ellzero.codec.errors import FormatError, LimitError
 from ellzero.codec.network import matrix, words
 from ellzero.codec.network.dtypes import DType
-from ellzero.codec.network.format import GROUP_SECTION, decode_network, encode_network, read_network
-from ellzero.codec.network.grids import Logarithmic, Uniform
 from ellzero.codec.network.group import Names
+from ellzero.codec.network.network_file import GROUP_SECTION, decode_network, encode_network, read_network
+from ellzero.codec.network.stored_grids import Logarithmic, Uniform
 from ellzero.codec.network.tensors import Description, Entry, ExactTensor, QuantisedTensor, Tied, exact
 
 shapes = arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=6)

@@ -14,10 +14,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from ellzero.codec.bytes import parameters, stream
+from ellzero.codec.bytes import data_file, parameters
+from ellzero.codec.bytes.data_file import (
+    ByteEncoder,
+    DataSection,
+    compress_bytes,
+    decode_blocks,
+    decompress_bytes,
+    model_for,
+    read_parameters,
+)
 from ellzero.codec.bytes.parameters import ByteModel, parameters_of
 from ellzero.codec.bytes.presets import PRESETS, SECTIONED, WIDENED
-from ellzero.codec.bytes.stream import ByteEncoder, Part, compress_bytes, decode_blocks, decompress_bytes, model_for, read_parameters
 from ellzero.codec.bytes.transforms import has_x86_calls
 from ellzero.codec.container import ContainerReader, ContainerWriter, Kind, Original, Section
 from ellzero.codec.errors import FormatError, LimitError
@@ -27,7 +35,7 @@ FAST = 1
 # Reads archives, each behind its length in 8 bytes, and answers each with the SHA-256 of what it decodes to.
 SERVER = """
 import hashlib, sys
-from ellzero.codec.bytes.stream import decompress_bytes
+from ellzero.codec.bytes.data_file import decompress_bytes
 assert "torch" not in sys.modules
 while head := sys.stdin.buffer.read(8):
     data = decompress_bytes(sys.stdin.buffer.read(int.from_bytes(head, "little")))
@@ -40,7 +48,7 @@ Decode = Callable[[bytes], bytes]
 
 @pytest.fixture(scope="module")
 def decoded_hash() -> Iterator[Decode]:
-    source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(stream.__file__))))
+    source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(data_file.__file__))))
     environment = dict(os.environ) | {"PYTHONPATH": source}
     with subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdin is not None
@@ -67,7 +75,7 @@ def looks_like() -> st.SearchStrategy[bytes]:
 
 
 def sections(archive: bytes) -> list[tuple[int, bytes]]:
-    return [(section.kind, section.payload) for section in ContainerReader(io.BytesIO(archive)).sections(tuple(Part))]
+    return [(section.kind, section.payload) for section in ContainerReader(io.BytesIO(archive)).sections(tuple(DataSection))]
 
 
 def rebuilt(parts: list[tuple[int, bytes]], original: Original) -> bytes:
@@ -98,13 +106,13 @@ def test_every_level_brings_back_all_byte_values(decoded_hash: Decode, level: in
 @given(data=looks_like(), pieces=st.integers(1, 7), block=st.sampled_from([1, 2, 63, 64, 65, 256]))
 def test_blocks_of_any_size_share_one_model(decoded_hash: Decode, data: bytes, pieces: int, block: int):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "BLOCK", block)
+        patch.setattr(data_file, "BLOCK", block)
         file = io.BytesIO()
         encoder = ByteEncoder(file, level=FAST, size=len(data))
         for start in range(0, len(data), pieces * 10):
             encoder.write(data[start : start + pieces * 10])
         assert encoder.finish() == len(file.getvalue())
-    blocks = [part for part in sections(file.getvalue()) if part[0] != Part.MODEL]
+    blocks = [part for part in sections(file.getvalue()) if part[0] != DataSection.MODEL]
     assert len(blocks) == -(-len(data) // block)
     assert decoded_hash(file.getvalue()) == hashlib.sha256(data).digest()
 
@@ -117,7 +125,7 @@ def test_pieces_of_any_size_make_the_same_archive_and_are_told_of(data: bytes, c
     whole = compress_bytes(data, level=FAST)
     told: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "PIECE", piece)
+        patch.setattr(data_file, "PIECE", piece)
         file = io.BytesIO()
         encoder = ByteEncoder(file, level=FAST, size=len(data), report=told.append)
         encoder.write(data)
@@ -173,7 +181,7 @@ def test_text_in_sections_takes_less_at_the_levels_that_follow_them():
 
 @pytest.mark.parametrize("parts", [0, 10, 16, 32, 37, 39, 8 + 48, 9 + 48, 9 + 64, 9 + 128, 255])
 def test_models_that_nobody_wrote_are_refused(parts: int):
-    section = Section(kind=Part.MODEL, offset=6, payload=bytes((parts, 12, 12)))
+    section = Section(kind=DataSection.MODEL, offset=6, payload=bytes((parts, 12, 12)))
     with pytest.raises(FormatError, match="unknown to this ellzero"):
         parameters_of(section, None)
 
@@ -187,7 +195,7 @@ def test_the_middle_levels_take_more_parts_for_what_is_no_text_where_the_memory_
         assert not model_of(compress_bytes(text, level=level)).wide
     wide, seven = (len(compress_bytes(records, level=level)) for level in (5, 7))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "WIDENED", ())
+        patch.setattr(data_file, "WIDENED", ())
         narrow = compress_bytes(records, level=5)
     assert wide == seven < len(narrow)
     little = model_for(5, 1).num_bytes
@@ -199,7 +207,7 @@ def test_the_middle_levels_take_more_parts_for_what_is_no_text_where_the_memory_
 def test_sizes_around_the_edge_of_a_block(decoded_hash: Decode, size: int):
     data = b"0" * ((1 << 16) + size)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "BLOCK", 1 << 16)
+        patch.setattr(data_file, "BLOCK", 1 << 16)
         archive = compress_bytes(data, level=FAST)
     assert decoded_hash(archive) == hashlib.sha256(data).digest()
     assert len(archive) < 150
@@ -216,17 +224,17 @@ def test_random_bytes_grow_by_a_thousandth_and_64_bytes_at_most(decoded_hash: De
 def test_what_is_stored_after_coding_was_learnt_on_both_sides(decoded_hash: Decode):
     noise = random.Random(3).randbytes(2000)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "BLOCK", 2000)
+        patch.setattr(data_file, "BLOCK", 2000)
         archive = compress_bytes(noise + noise + b"and text" * 100, level=2)
     kinds = [kind for kind, _ in sections(archive)]
-    assert kinds == [Part.MODEL, Part.STORED_AND_LEARNT, Part.CODED, Part.CODED]
+    assert kinds == [DataSection.MODEL, DataSection.STORED_AND_LEARNT, DataSection.CODED, DataSection.CODED]
     assert len(archive) < 2500
     assert decoded_hash(archive) == hashlib.sha256(noise + noise + b"and text" * 100).digest()
 
 
 def test_without_a_compiler_the_archive_is_the_same(source_environment: dict[str, str]):
     data = b"<p>Same 12, 13, 14 bytes\n</p>" * 3 + bytes(range(40))
-    script = "import sys; from ellzero.codec.bytes.stream import *; d = sys.stdin.buffer.read(); c = compress_bytes(d, level=5); "
+    script = "import sys; from ellzero.codec.bytes.data_file import *; d = sys.stdin.buffer.read(); c = compress_bytes(d, level=5); "
     script += "assert decompress_bytes(c) == d; sys.stdout.buffer.write(c)"
     environment = source_environment | {"NUMBA_DISABLE_JIT": "1", "PYTHONWARNINGS": "error"}
     out = subprocess.run([sys.executable, "-c", script], input=data, env=environment, stdout=subprocess.PIPE, check=True).stdout
@@ -252,7 +260,7 @@ def test_damage_behind_valid_checks_ends_in_an_error_or_the_truth(data: st.DataO
     place = data.draw(st.integers(0, len(payload) - 1))
     # The size in front is left below a few thousand bytes: decoding a million takes as long as it takes.
     payload[place] = data.draw(st.integers(0, 127 if place < 2 else 255))
-    parts[index] = (data.draw(st.sampled_from([parts[index][0], Part.CODED, Part.STORED_AND_LEARNT])), bytes(payload))
+    parts[index] = (data.draw(st.sampled_from([parts[index][0], DataSection.CODED, DataSection.STORED_AND_LEARNT])), bytes(payload))
     original = Original(size=len(text), sha256=hashlib.sha256(text).digest())
     with contextlib.suppress(FormatError):
         assert decompress_bytes(rebuilt(parts, original), max_size=1 << 24) == text
@@ -284,7 +292,7 @@ def test_both_directions_take_the_memory_that_is_stated_again_and_again(level: i
     block = 1 << 17
     data = b"".join(b"line %d of a text\n" % (i * i) for i in range(14_000))[: 2 * block - 5]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "BLOCK", block)
+        patch.setattr(data_file, "BLOCK", block)
         stated = model_of(compress_bytes(data, level=level)).num_bytes
         for _ in range(2):
             archive, most = traced(lambda: compress_bytes(data, level=level))
@@ -300,7 +308,7 @@ def test_errors_name_what_was_wrong():
     with pytest.raises(ValueError, match="raise it"):
         model_for(1, 1000, memory=1000)
     with pytest.raises(FormatError, match="before its model"):
-        decompress_bytes(rebuilt([(Part.CODED, b"\x05\x00\x00abc")], Original(size=5, sha256=bytes(32))))
+        decompress_bytes(rebuilt([(DataSection.CODED, b"\x05\x00\x00abc")], Original(size=5, sha256=bytes(32))))
     network = io.BytesIO()
     ContainerWriter(network, Kind.NETWORK).finish()
     with pytest.raises(FormatError, match="network"):
@@ -321,13 +329,13 @@ def test_compression_does_not_depend_on_how_it_is_written():
 def test_code_with_calls_across_pieces_comes_back() -> None:
     """Calls that overlap each other and the ends of the pieces in which a block is decoded."""
     draws = random.Random(3)
-    code = bytearray(draws.choices((0x55, 0x8B, 0xEC, 0x83, 0x24), k=3 * stream.PIECE + 7))
+    code = bytearray(draws.choices((0x55, 0x8B, 0xEC, 0x83, 0x24), k=3 * data_file.PIECE + 7))
     for _ in range(6000):
         place = draws.randrange(len(code) - 5)
         code[place : place + 5] = (
             b"\xe8" + draws.choice([0x401000, 0xE8E8E9, 0xFF00E8]).to_bytes(3, "little") + draws.choice([b"\x00", b"\xff"])
         )
-    for end in (stream.PIECE, 2 * stream.PIECE):
+    for end in (data_file.PIECE, 2 * data_file.PIECE):
         for back in range(1, 9):
             code[end - back] = 0xE8
             code[end - back + 4] = 0

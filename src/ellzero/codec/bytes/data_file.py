@@ -7,15 +7,14 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.codec.bytes.coder import code_piece
+from ellzero.codec.bytes.block_coder import code_piece
 from ellzero.codec.bytes.parameters import BLOCK, ByteModel, model_for, parameters_of
 from ellzero.codec.bytes.pictures import LONGEST_ROW, find_picture
 from ellzero.codec.bytes.presets import PICTURED, WIDENED
 from ellzero.codec.bytes.state import ROW, STRIDE, Model
 from ellzero.codec.bytes.transforms import LONGEST_STRIDE, change_x86_calls, find_stride, has_x86_calls, looks_like_text, looks_random
-from ellzero.codec.container import DEFAULT_LIMIT, ContainerReader, ContainerWriter, Kind, Section, Tally
+from ellzero.codec.container import DEFAULT_LIMIT, ContainerReader, ContainerWriter, Kind, Section, Sink, Source, Tally
 from ellzero.codec.errors import FormatError, LimitError
-from ellzero.codec.streams import Sink, Source
 from ellzero.codec.varint import Cursor, varint
 
 DEFAULT_LEVEL = 5
@@ -26,7 +25,7 @@ _X86, _ROWS = 1, 2
 _NOTHING = np.zeros(1, np.uint8)
 
 
-class Part(IntEnum):
+class DataSection(IntEnum):
     """The sections of a data file."""
 
     MODEL = 1
@@ -99,7 +98,7 @@ class ByteEncoder:
         self._tally.update(data)
         block = np.frombuffer(data, np.uint8).copy()
         if looks_random(block):
-            self._writer.section(Part.STORED, data, check=True)
+            self._writer.section(DataSection.STORED, data, check=True)
             self._tell(start + block.size)
             return
         text = looks_like_text(block)
@@ -109,7 +108,7 @@ class ByteEncoder:
         if self._model is None:
             parameters = self._parameters(wide=self._level in WIDENED and (stride > 0 or not text))
             self._model = parameters.start()
-            self._writer.section(Part.MODEL, parameters.payload, check=True)
+            self._writer.section(DataSection.MODEL, parameters.payload, check=True)
         flags = (_X86 if has_x86_calls(block) else 0) | (_ROWS if row else 0)
         if flags & _X86:
             change_x86_calls(block, np.int64(start), False)
@@ -123,10 +122,10 @@ class ByteEncoder:
         head = bytes((flags,)) + varint(stride) + (varint(row) if row else b"")
         size = varint(block.size)
         if len(size) + len(head) + length < block.size:
-            self._writer.section(Part.CODED, size + head + coded[:length].tobytes(), check=True)
+            self._writer.section(DataSection.CODED, size + head + coded[:length].tobytes(), check=True)
         else:
             # The model has learnt the block, so the decoder's must as well.
-            self._writer.section(Part.STORED_AND_LEARNT, head + data, check=True)
+            self._writer.section(DataSection.STORED_AND_LEARNT, head + data, check=True)
 
     def _parameters(self, *, wide: bool) -> ByteModel:
         try:
@@ -160,8 +159,8 @@ def decode_blocks(file: Source, *, max_size: int | None = DEFAULT_LIMIT, memory:
     tally = Tally()
     size = 0
     model: Model | None = None
-    for section in reader.sections(tuple(Part)):
-        if section.kind == Part.MODEL:
+    for section in reader.sections(tuple(DataSection)):
+        if section.kind == DataSection.MODEL:
             if model is not None:
                 raise FormatError(f"a second model at byte {section.offset}: the file is damaged")
             model = parameters_of(section, memory).start()
@@ -179,8 +178,8 @@ def decode_blocks(file: Source, *, max_size: int | None = DEFAULT_LIMIT, memory:
 
 def read_parameters(file: Source) -> ByteModel | None:
     """Reads the parameters of a compressed file without decoding it; None where it has no model before its first block."""
-    for section in ContainerReader(file, max_section=2 * BLOCK).sections(tuple(Part)):
-        return parameters_of(section, None) if section.kind == Part.MODEL else None
+    for section in ContainerReader(file, max_section=2 * BLOCK).sections(tuple(DataSection)):
+        return parameters_of(section, None) if section.kind == DataSection.MODEL else None
     return None
 
 
@@ -210,14 +209,14 @@ def decompress_bytes(data: bytes, *, max_size: int | None = DEFAULT_LIMIT, memor
 def _decode(section: Section, model: Model | None, start: int) -> tuple[int, Iterator[bytes]]:
     """Returns how many bytes a block holds, and an iterator that decodes them; it begins at byte `start` of the original."""
     what = f"the block at byte {section.offset}"
-    if section.kind != Part.CODED and len(section.payload) > BLOCK + 6:
+    if section.kind != DataSection.CODED and len(section.payload) > BLOCK + 6:
         raise FormatError(f"{what} is larger than a block may be: the file is damaged")
-    if section.kind == Part.STORED:
+    if section.kind == DataSection.STORED:
         return len(section.payload), iter((section.payload,))
     if model is None:
         raise FormatError(f"{what} comes before its model: the file is damaged")
     cursor = Cursor(section.payload, what)
-    size = cursor.count(BLOCK, "bytes") if section.kind == Part.CODED else None
+    size = cursor.count(BLOCK, "bytes") if section.kind == DataSection.CODED else None
     flags, stride = cursor.byte(), cursor.count(LONGEST_STRIDE, "bytes a record")
     if flags > _X86 | _ROWS:
         raise FormatError(f"{what} has unknown flags {flags}: the file is damaged, or upgrade ellzero")
@@ -254,6 +253,6 @@ def _decoded(model: Model, coded: NDArray[np.uint8], size: int, calls: int | Non
         # In a copy, because the model goes on with the targets. The last four bytes may belong to a call that begins in the next piece's.
         piece = np.concatenate((held, block[start:stop]))
         change_x86_calls(piece, np.int64(calls + start - held.size), True)
-        final = piece.size if stop == size else piece.size - 4
+        final = piece.size if stop == size else max(piece.size - 4, 0)
         yield piece[:final].tobytes()
         held = piece[final:]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ellzero.jit import machine
-from ellzero.jit.entries import Entry, entry
+from ellzero.jit.entry_points import Entry, entry
 from ellzero.jit.kernels import kernel, plain
 
 ROOT = Path(__file__).parents[3]
@@ -151,7 +151,7 @@ def package(tmp_path: Path) -> Path:
         textwrap.dedent(
             """
             import numpy as np
-            from ellzero.jit.entries import entry
+            from ellzero.jit.entry_points import entry
             from lower import once
             @entry
             def twice(values, x) -> np.int64:

@@ -5,11 +5,11 @@
 import numpy as np
 
 from ellzero.codec.bytes.contexts import note_byte, set_contexts
-from ellzero.codec.bytes.model import learn, look_up, predict
+from ellzero.codec.bytes.predictor import learn, look_up, predict
 from ellzero.codec.bytes.state import BIT_COUNT, PARTIAL, Model
 from ellzero.codec.bytes.tables import Whole
-from ellzero.codec.kernels import decode_bit, encode_bit, finish_encoder, start_decoder, start_encoder
-from ellzero.jit.entries import entry
+from ellzero.codec.rangecoder import decode_bit, encode_bit, finish_encoder, start_decoder, start_encoder
+from ellzero.jit.entry_points import entry
 
 
 @entry

@@ -5,12 +5,12 @@ from numpy.typing import NDArray
 
 from ellzero.codec.adaptive import INTEGER_CELLS, MAX_INTEGER_BITS, NEW, code_integer
 from ellzero.codec.errors import FormatError
-from ellzero.codec.kernels import MAX_BYTES_PER_DECISION, finish_encoder, start_decoder, start_encoder
 from ellzero.codec.network.cells import code_cells
 from ellzero.codec.network.flags import code_flags
 from ellzero.codec.network.layout import UNARY, Cells
 from ellzero.codec.network.mixing import Model, Stream, code_raw
 from ellzero.codec.network.names import HISTORY, MAX_NAME, TYPICAL, code_name, new_name_model
+from ellzero.codec.rangecoder import MAX_BYTES_PER_DECISION, finish_encoder, start_decoder, start_encoder
 
 _TYPICAL_NUMBERS = {
     0: (2, 5), 2: (0, 0), 3: (0,), 4: (0, 1, 0, 1), 7: (0,), 8: (2, 1, 2, 1), 9: (0, 2, 0, 2), 10: (0, 2), 14: (8, 8), 15: (4, 4),
@@ -27,7 +27,7 @@ _AHEAD = 5
 """Bytes that a decoder reads ahead."""
 
 
-class Coder:
+class MessageCoder:
     """Codes numbers, names and cells into a message or out of one.
 
     Args:
