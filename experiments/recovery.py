@@ -253,7 +253,7 @@ def figure() -> None:
 
     _, drawn = draw(FOLDER / "recovery", (7.2, 4.4), fill)
     # The site shows only what lies in its own folder.
-    shutil.copyfile(drawn, FOLDER.parent / "docs" / drawn.name)
+    shutil.copyfile(drawn, FOLDER.parent / "docs/guides" / drawn.name)
 
 
 def main() -> None:

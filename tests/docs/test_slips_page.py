@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_test_that_the_page_of_slips_names_exists():
-    page = (ROOT / "docs" / "slips.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/theory/slips.md").read_text(encoding="utf-8")
     defined = {name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text("utf-8"))}
     named = set(re.findall(r"`(test_\w+)`", page))
     assert len(named) > 10

@@ -1,4 +1,4 @@
-"""The file commands as people use them; the stories are those of docs/stories.md."""
+"""The file commands as people use them; the stories are those of docs/guides/stories.md."""
 
 import io
 import json

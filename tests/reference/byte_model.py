@@ -1,4 +1,4 @@
-"""Decodes data files in Python without any library: docs/bytes-model.md and Data of docs/format.md in code, written from them alone."""
+"""Decodes data files in Python without any library, written from docs/formats/bytes-model.md and Data of docs/formats/format.md alone."""
 
 import hashlib
 import sys

@@ -1,4 +1,4 @@
-"""Reads the sections of `.l0` files and messages of the range coder without any library: docs/format.md in code, written from it alone."""
+"""Reads the sections of `.l0` files and messages of the range coder without any library, written from docs/formats/format.md alone."""
 
 import zlib
 from itertools import chain, repeat

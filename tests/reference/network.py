@@ -1,4 +1,4 @@
-"""Decodes network files in Python without any library: docs/network-model.md in code, written from it and docs/format.md alone."""
+"""Decodes network files in Python without any library, written from docs/formats/network-model.md and format.md alone."""
 
 import struct
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""The container `.l0`, format 0: sections of known length, checked, one after the other. Written down byte by byte in docs/format.md.
+"""The container `.l0`, format 0: sections of known length, checked, one after the other. Byte by byte in docs/formats/format.md.
 
 Written and read from front to back, so that pipes work: what is known only at the end (size and hash of the original) stands at the end.
 """

@@ -1,4 +1,4 @@
-"""The tables of logistic mixing, made with Python integers: the same on every machine. Written down in docs/format.md."""
+"""The tables of logistic mixing, made with Python integers: the same on every machine. Written down in docs/formats/format.md."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,6 +1,6 @@
 # pyright: basic
 # Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
-"""The range coder: kernels to be called within other kernels. Written down in docs/format.md.
+"""The range coder: kernels to be called within other kernels. Written down in docs/formats/format.md.
 
 The message is a number in [0, 1); each decision narrows an interval [low, low + width) to the share of what was decided. `width` lies in
 [2^32, 2^40) before each decision, so that products with 24-bit frequencies are exact in 64 bits and rounding costs less than 2^-8 of the

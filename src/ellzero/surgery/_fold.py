@@ -38,7 +38,7 @@ def fold(model: nn.Module, example: Tensor) -> nn.Module:
     """Copies a model without dead and constant units' weights: same shapes, keys, and function in eval mode.
 
     Args:
-        model: a traceable model of the layers listed in `docs/fold-and-shrink.md`; it is not changed.
+        model: a traceable model of the layers listed in `docs/guides/fold-and-shrink.md`; it is not changed.
         example: a batch of inputs, floating point; two are enough.
 
     Returns:

@@ -25,7 +25,7 @@ def reorder(model: nn.Module, example: Tensor) -> nn.Module:
     written somewhere that cannot be permuted stay.
 
     Args:
-        model: a traceable model of the layers listed in `docs/fold-and-shrink.md`; it is not changed.
+        model: a traceable model of the layers listed in `docs/guides/fold-and-shrink.md`; it is not changed.
         example: a batch of inputs, floating point; two are enough.
 
     Returns:

@@ -32,7 +32,7 @@ def shrink(model: nn.Module, example: Tensor, *, inputs: bool = False) -> Shrunk
     The copy is folded first, so that the biases say what constant units said. Every layer keeps at least one channel.
 
     Args:
-        model: a traceable model of the layers listed in `docs/fold-and-shrink.md`; it is not changed.
+        model: a traceable model of the layers listed in `docs/guides/fold-and-shrink.md`; it is not changed.
         example: a batch of inputs, floating point; two are enough.
         inputs: also remove the weights of input features that nothing reads: linear layers at the input select what they read.
 

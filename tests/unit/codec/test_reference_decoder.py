@@ -1,4 +1,4 @@
-"""The decoder written from docs/format.md alone reads what the package writes."""
+"""The decoder written from docs/formats/format.md alone reads what the package writes."""
 
 import io
 import re
@@ -109,7 +109,7 @@ def test_the_decoder_of_networks_is_short_and_needs_no_library():
 
 
 def test_the_page_holds_the_bytes_that_are_written():
-    page = (ROOT / "docs" / "format.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/formats/format.md").read_text(encoding="utf-8")
     assert f"`{container([], Kind.NETWORK, None).hex(' ')}`" in page
     encoder = RangeEncoder()
     encoder.encode_bits([1, 0, 1, 1, 0, 0, 1, 0] * 4, [40000, 300, 65535, 1] * 8)

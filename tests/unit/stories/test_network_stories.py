@@ -1,4 +1,4 @@
-"""What users of pruning tools ran into, one test a story; `docs/stories.md` lists where the tests of the other stories are."""
+"""What users of pruning tools ran into, one test a story; `docs/guides/stories.md` lists where the tests of the other stories are."""
 
 import pickle
 import re

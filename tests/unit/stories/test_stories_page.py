@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 UNIT = Path(__file__).parents[1]
-PAGE = (UNIT.parents[1] / "docs/stories.md").read_text(encoding="utf-8")
+PAGE = (UNIT.parents[1] / "docs/guides/stories.md").read_text(encoding="utf-8")
 ROWS = [line for line in PAGE.splitlines() if re.match(r"\| F?\d", line)]
 # Tests of tools for networks are under tests/unit; those of tools for files are end to end as well, under names and numbers of their own.
 END_TO_END = UNIT.parent / "end_to_end"
@@ -30,4 +30,4 @@ def test_every_story_tested_is_on_the_page_under_its_own_number() -> None:
             if match := re.match(r"test_(files_)?stor(?:y|ies)(_\d+(?:_and_\d+)*)_", name):
                 for number in re.findall(r"\d+", match[2]):
                     start = f"| {'F' if match[1] else ''}{int(number)} |"
-                    assert any(row.startswith(start) for row in ROWS), f"{name} is missing from docs/stories.md"
+                    assert any(row.startswith(start) for row in ROWS), f"{name} is missing from docs/guides/stories.md"

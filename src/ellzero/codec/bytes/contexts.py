@@ -1,6 +1,6 @@
 # pyright: basic
 # Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
-"""The contexts of the byte model: registers that follow what is read, and hashes of them. Written down in docs/bytes-model.md."""
+"""The contexts of the byte model: registers that follow what is read, and hashes of them. Written down in docs/formats/bytes-model.md."""
 
 import numpy as np
 

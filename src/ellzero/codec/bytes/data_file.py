@@ -1,4 +1,4 @@
-"""Compresses bytes into a `.l0` file and back: blocks of at most 1 MiB, one model for all of them. Written down in docs/format.md."""
+"""Compresses bytes into a `.l0` file and back: blocks of at most 1 MiB, one model for all of them. See docs/formats/format.md."""
 
 import io
 from collections.abc import Callable, Iterator

@@ -1,6 +1,9 @@
 # pyright: basic
 # Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
-"""Pictures and other arrays of two dimensions: how they are found, and the contexts they have instead of words. In docs/bytes-model.md."""
+"""Pictures and other arrays of two dimensions: how they are found, and the contexts they have instead of words.
+
+See docs/formats/bytes-model.md.
+"""
 
 import numpy as np
 from numpy.typing import NDArray

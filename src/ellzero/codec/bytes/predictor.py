@@ -1,6 +1,6 @@
 # pyright: basic
 # Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
-"""The predictor of the byte model: bit histories, counters, mixers and maps, in integers. Written down in docs/bytes-model.md."""
+"""The predictor of the byte model: bit histories, counters, mixers and maps, in integers. Written down in docs/formats/bytes-model.md."""
 
 import numpy as np
 

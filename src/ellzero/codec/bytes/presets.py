@@ -10,7 +10,7 @@ class Preset:
     """What a level mixes, and how much memory it may take.
 
     Args:
-        contexts: of bit histories; the numbers are those of docs/bytes-model.md.
+        contexts: of bit histories; the numbers are those of docs/formats/bytes-model.md.
         directs: contexts of direct counters.
         matches: the shortest match of each match model, in bytes.
         sets: the selectors of weight sets.

@@ -1,4 +1,4 @@
-"""A group of tensors: one message, decoded from its beginning. Written down in docs/format.md."""
+"""A group of tensors: one message, decoded from its beginning. Written down in docs/formats/format.md."""
 
 import math
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Where the slots and weights of a tensor's model lie, and with which weights it starts. Written down in docs/format.md."""
+"""Where the slots and weights of a tensor's model lie, and with which weights it starts. Written down in docs/formats/format.md."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""A network as a file: groups of tensors, each a section of the container. Written down in docs/format.md."""
+"""A network as a file: groups of tensors, each a section of the container. Written down in docs/formats/format.md."""
 
 from collections.abc import Iterable, Iterator
 

@@ -1,4 +1,4 @@
-"""The decoder written from docs/bytes-model.md alone reads what the package writes, at every level."""
+"""The decoder written from docs/formats/bytes-model.md alone reads what the package writes, at every level."""
 
 import io
 import random
