@@ -129,8 +129,8 @@ class Networks:
         self._check_folders([(name, seed)], keep)
         import torch
 
-        from ellzero.cli.run import run_sparsify
-        from ellzero.cli.sparsify import Sparsify
+        from ellzero.cli.jobs.sparsify import run_sparsify
+        from ellzero.cli.options.sparsify import Sparsify
 
         torch.set_num_threads(1)
         recipe = self.configurations()[name]()

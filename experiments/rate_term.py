@@ -32,8 +32,8 @@ PASSES = 4
 
 def train(folder: Path, seeds: list[int]) -> None:
     """Trains the networks."""
-    from ellzero.cli.run import run_sparsify
-    from ellzero.cli.sparsify import Sparsify
+    from ellzero.cli.jobs.sparsify import run_sparsify
+    from ellzero.cli.options.sparsify import Sparsify
     from experiments.lenet300 import configurations
 
     for seed in seeds:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ellzero.archive._compress import compress
-from ellzero.cli import bench_coders, bench_run
-from ellzero.cli.bench_coders import OTHERS, Coder, Other, coder, missing
+from ellzero.cli.jobs import bench_coders, bench_run
+from ellzero.cli.jobs.bench_coders import OTHERS, Coder, Other, coder, missing
 from ellzero.cli.main import main
 
 TEXT = b"".join(b"line %d of a text that repeats itself, number %d\n" % (line, line * line) for line in range(40))
@@ -86,7 +86,7 @@ def test_a_missing_file_takes_nothing_away_from_the_others(folder: Path, capsys:
 def test_a_coder_that_fails_on_one_file_is_not_compared_with_the_others(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    from ellzero.cli import bench
+    from ellzero.cli.jobs import bench
 
     real = bench.measure
 

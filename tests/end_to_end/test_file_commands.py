@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 import safetensors.numpy
 
-import ellzero.cli.file_jobs
+import ellzero.cli.jobs.compress
 from child_processes import environment
 from ellzero.archive._compress import compress, decompress
 from ellzero.cli.arguments import UsageError, arrange, as_command, num_bytes
-from ellzero.cli.compress import Compress
+from ellzero.cli.jobs.progress import pace
 from ellzero.cli.l0 import l0
 from ellzero.cli.main import main
-from ellzero.cli.progress import pace
+from ellzero.cli.options.compress import Compress
 from ellzero.codec.container import MAGIC
 
 ROOT = Path(__file__).parents[2]
@@ -114,7 +114,7 @@ def test_files_story_03_inputs_are_removed_only_for_a_finished_file(folder: Path
 def test_files_story_03_an_input_that_changes_meanwhile_is_kept(
     direction: str, change: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    jobs = ellzero.cli.file_jobs
+    jobs = ellzero.cli.jobs.compress
     source, made = Path("doc") if direction == "compress" else Path("doc.l0"), "doc.l0" if direction == "compress" else "doc"
     old = TEXT if direction == "compress" else compress(TEXT, level=1)
     source.write_bytes(old)
@@ -232,8 +232,8 @@ def test_files_stories_09_and_10_and_17_what_is_no_archive_is_refused(
 def test_files_story_12_what_was_written_is_decoded_again(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    real = ellzero.cli.file_jobs.decode_blocks
-    monkeypatch.setattr(ellzero.cli.file_jobs, "decode_blocks", lambda file, **_: [block[::-1] for block in real(file)])
+    real = ellzero.cli.jobs.compress.decode_blocks
+    monkeypatch.setattr(ellzero.cli.jobs.compress, "decode_blocks", lambda file, **_: [block[::-1] for block in real(file)])
     assert run("compress", "-1", "--rm", "a") == 1
     assert names(folder) == ["a", "b"]
     assert "does not decode" in capsys.readouterr().err
@@ -433,7 +433,7 @@ def test_tar_finds_l0(folder: Path):
 
 @pytest.mark.slow
 def test_the_text_of_the_demo_is_smaller_than_xz_makes_it(capsys: pytest.CaptureFixture[str]):
-    from ellzero.cli.demo_text import run_demo_text
+    from ellzero.cli.jobs.demo import run_demo_text
 
     run_demo_text()
     said = capsys.readouterr().out

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ellzero.cli.fit import require_fit
+from ellzero.cli.jobs.fit import require_fit
 from ellzero.cli.main import main
 from ellzero.data import Dataset, Images, Part
 from ellzero.models import Student

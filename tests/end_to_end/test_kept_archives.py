@@ -16,7 +16,7 @@ import pytest
 
 from child_processes import environment
 from ellzero.archive._compress import compress
-from ellzero.cli.listing import Data, look
+from ellzero.cli.jobs.listing import Data, look
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "data" / "archives"

@@ -9,10 +9,10 @@ import pytest
 import tyro
 
 from ellzero.cli.commands import Command
-from ellzero.cli.method import chosen_method
+from ellzero.cli.jobs.method import chosen_method
+from ellzero.cli.jobs.sparsify import run_sparsify
+from ellzero.cli.options.sparsify import Sparsify
 from ellzero.cli.recipes import Recipe, fast, paper
-from ellzero.cli.run import run_sparsify
-from ellzero.cli.sparsify import Sparsify
 from ellzero.methods import ADMM, DRR, PMMP, RL1, Alternating, ExactGates, Geometric, Method, Simultaneous, Unregularised
 from ellzero.training import Epochs
 
@@ -97,7 +97,7 @@ assert "torch" not in sys.modules
 
 def test_a_run_by_pmmp_records_its_options_and_a_resumed_one_must_repeat_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(
-        "ellzero.cli.outcome.draw", lambda *anything: ()
+        "ellzero.cli.jobs.outcome.draw", lambda *anything: ()
     )  # the pictures take longer than the run, and have tests of their own
     recipe = Recipe(batch_size=32, validation=300, options={"epochs": Epochs(prelude=2, regularise=3, fine_tune=1), "lr": 2e-3})
     words = ("--method", "pmmp", "--updates", "exact", "--u", "1e-2", "1", "--alpha", "1e-4", "--quiet")

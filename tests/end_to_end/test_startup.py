@@ -8,7 +8,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-HEAVY = {"torch", "scipy", "matplotlib", "rich", "safetensors", "asyncio", "unittest", "ellzero.cli.sparsify", "ellzero.cli.bench"}
+HEAVY = {
+    "torch",
+    "scipy",
+    "matplotlib",
+    "rich",
+    "safetensors",
+    "asyncio",
+    "unittest",
+    "ellzero.cli.options.sparsify",
+    "ellzero.cli.jobs.sparsify",
+    "ellzero.cli.jobs.bench",
+}
 
 
 def imported(*words: str) -> set[str]:

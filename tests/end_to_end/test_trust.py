@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ellzero.archive._compress import compress
-from ellzero.cli.listing import Data, look
+from ellzero.cli.jobs.listing import Data, look
 from ellzero.codec.bytes import data_file
 
 HERE = Path(__file__).parent

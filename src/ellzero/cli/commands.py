@@ -4,13 +4,13 @@ from typing import Annotated
 
 import tyro
 
-from ellzero.cli.bench import Bench
-from ellzero.cli.compress import Cat, Compress, Decompress, Verify
-from ellzero.cli.demo import Demo
-from ellzero.cli.inspect import Inspect
-from ellzero.cli.listing import List
-from ellzero.cli.pack import Pack, Unpack
-from ellzero.cli.sparsify import Sparsify
+from ellzero.cli.jobs.bench import Bench
+from ellzero.cli.jobs.listing import List
+from ellzero.cli.options.compress import Cat, Compress, Decompress, Verify
+from ellzero.cli.options.demo import Demo
+from ellzero.cli.options.inspect import Inspect
+from ellzero.cli.options.pack import Pack, Unpack
+from ellzero.cli.options.sparsify import Sparsify
 
 Command = Annotated[
     Annotated[Sparsify, tyro.conf.subcommand("sparsify")]

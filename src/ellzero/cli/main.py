@@ -13,12 +13,12 @@ from ellzero.cli.streams import flushed, prepare_streams
 
 # Commands whose arguments are typed as those of xz are, and where each is. No other's are read, which takes a while.
 _OF_FILES = {
-    "compress": ("ellzero.cli.compress", "Compress"),
-    "decompress": ("ellzero.cli.compress", "Decompress"),
-    "cat": ("ellzero.cli.compress", "Cat"),
-    "test": ("ellzero.cli.compress", "Verify"),
-    "list": ("ellzero.cli.listing", "List"),
-    "bench": ("ellzero.cli.bench", "Bench"),
+    "compress": ("ellzero.cli.options.compress", "Compress"),
+    "decompress": ("ellzero.cli.options.compress", "Decompress"),
+    "cat": ("ellzero.cli.options.compress", "Cat"),
+    "test": ("ellzero.cli.options.compress", "Verify"),
+    "list": ("ellzero.cli.jobs.listing", "List"),
+    "bench": ("ellzero.cli.jobs.bench", "Bench"),
 }
 
 

@@ -6,7 +6,7 @@ A recipe holds how the data are treated and every argument of `sparsify`; the co
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ellzero.cli.sparsify import RecipeName
+from ellzero.cli.options.sparsify import RecipeName
 from ellzero.data import Augmentation, Shifts
 from ellzero.methods import DRR, RL1, Method, geometric
 from ellzero.params import Selector, everything

@@ -1,4 +1,4 @@
-"""Measures one coder on one file, in a process of its own: `python -m ellzero.cli.bench_run CODER FILE` prints a line of JSON."""
+"""Measures one coder on one file, in a process of its own: `python -m ellzero.cli.jobs.bench_run CODER FILE` prints a line of JSON."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from ellzero.cli.bench_coders import coder
+from ellzero.cli.jobs.bench_coders import coder
 from ellzero.files.streams import open_input
 
 
@@ -65,10 +65,10 @@ def measure(name: str, file: Path) -> Result:
     with open_input(file):
         pass
     # What takes part is this very package, wherever it was imported from.
-    source = str(Path(__file__).parents[2])
+    source = str(Path(__file__).parents[3])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))}
     done = subprocess.run(
-        [sys.executable, "-m", "ellzero.cli.bench_run", name, str(file)], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "ellzero.cli.jobs.bench_run", name, str(file)], env=environment, capture_output=True, text=True, check=False
     )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]

@@ -23,8 +23,8 @@ class Demo:
         Raises:
             OSError: the folder holds something else than a demo, or cannot be written.
         """
-        from ellzero.cli.demo_text import run_demo_text
-        from ellzero.cli.run import run_demo
+        from ellzero.cli.jobs.demo import run_demo_text
+        from ellzero.cli.jobs.sparsify import run_demo
 
         run_demo(self.output, self.seed, has_data=bool(os.environ.get("ELLZERO_DATA")))
         run_demo_text()

@@ -15,10 +15,10 @@ from typing import Any, BinaryIO
 
 from ellzero.archive.compressed_file import BinaryFile
 from ellzero.cli.arguments import num_bytes
-from ellzero.cli.compress import Compress, Decompress, Verify, to_standard
-from ellzero.cli.messages import say
-from ellzero.cli.progress import Bar
-from ellzero.cli.several import shown
+from ellzero.cli.jobs.messages import say
+from ellzero.cli.jobs.progress import Bar
+from ellzero.cli.jobs.several import shown
+from ellzero.cli.options.compress import Compress, Decompress, Verify, to_standard
 from ellzero.codec.bytes.data_file import ByteEncoder, DataSection, decode_blocks
 from ellzero.codec.bytes.parameters import BLOCK, model_for
 from ellzero.codec.container import DEFAULT_LIMIT, MAGIC, ContainerReader, Kind, Original, Sink, Source, Tally

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from ellzero.cli.method_options import ADMMOptions, MethodName, PMMPOptions, plain
+from ellzero.cli.options.method_options import ADMMOptions, MethodName, PMMPOptions, plain
 
 
 class RecipeName(enum.Enum):
@@ -72,7 +72,7 @@ class Sparsify:
             OSError: a file is missing, or RUN exists or cannot be written.
             KeyboardInterrupt: interrupted; RUN holds a checkpoint.
         """
-        from ellzero.cli.run import run_sparsify
+        from ellzero.cli.jobs.sparsify import run_sparsify
 
         run_sparsify(self)
 

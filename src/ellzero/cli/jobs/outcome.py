@@ -14,8 +14,8 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from ellzero.archive.load import load_model
+from ellzero.cli.options.sparsify import Sparsify
 from ellzero.cli.recipes import Recipe
-from ellzero.cli.sparsify import Sparsify
 from ellzero.description import TensorCount, entropy_bits, nats_to_bits
 from ellzero.distributed import canonical_name
 from ellzero.params import aliases, count_nonzeros

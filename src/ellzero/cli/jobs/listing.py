@@ -9,7 +9,7 @@ from typing import Annotated, BinaryIO
 import tyro
 
 from ellzero.cli.arguments import UsageError
-from ellzero.cli.compress import Files, Quiet, Verbose
+from ellzero.cli.options.compress import Files, Quiet, Verbose
 from ellzero.files.streams import STANDARD
 
 
@@ -32,7 +32,7 @@ class List:
         Raises:
             UsageError: no file is named.
         """
-        from ellzero.cli.several import each
+        from ellzero.cli.jobs.several import each
 
         if not self.files or any(str(file) == STANDARD for file in self.files):
             raise UsageError("list reads files, not standard input: name some")

@@ -29,7 +29,7 @@ class Inspect:
         """
         from ellzero.archive.pack import contents
         from ellzero.cli.arguments import num_bytes
-        from ellzero.cli.several import naming
+        from ellzero.cli.jobs.several import naming
         from ellzero.files.streams import open_input
 
         max_size = num_bytes(self.max_size)

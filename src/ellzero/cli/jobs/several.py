@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ellzero.cli.messages import say
+from ellzero.cli.jobs.messages import say
 from ellzero.codec.errors import FormatError, LimitError
 from ellzero.files.streams import STANDARD
 

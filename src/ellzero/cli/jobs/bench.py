@@ -10,9 +10,9 @@ from typing import Annotated
 import tyro
 
 from ellzero.cli.arguments import UsageError
-from ellzero.cli.bench_run import Result, measure
-from ellzero.cli.compress import Files, Quiet
-from ellzero.cli.messages import say
+from ellzero.cli.jobs.bench_run import Result, measure
+from ellzero.cli.jobs.messages import say
+from ellzero.cli.options.compress import Files, Quiet
 from ellzero.files.streams import STANDARD
 
 
@@ -47,7 +47,7 @@ class Bench:
             OSError: a plot cannot be written.
             ImportError: a plot is wanted without matplotlib.
         """
-        from ellzero.cli.bench_coders import OTHERS, missing
+        from ellzero.cli.jobs.bench_coders import OTHERS, missing
 
         if not self.files or any(str(file) == STANDARD for file in self.files):
             raise UsageError("bench compares coders on files, not on standard input: name some")

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from ellzero.cli.method_options import MethodName, UpdatesName, given
-from ellzero.cli.sparsify import Sparsify
+from ellzero.cli.options.method_options import MethodName, UpdatesName, given
+from ellzero.cli.options.sparsify import Sparsify
 from ellzero.methods import ADMM, DRR, PMMP, RL1, Alternating, ExactGates, Method, Simultaneous, Unregularised, geometric
 from ellzero.methods.pmmp.updates import Updates
 

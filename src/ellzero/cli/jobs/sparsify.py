@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 from ellzero.archive.save import save_model
-from ellzero.cli.fit import require_fit
-from ellzero.cli.method import chosen_method
-from ellzero.cli.outcome import Outcome, measure, show, to_safetensors
+from ellzero.cli.jobs.fit import require_fit
+from ellzero.cli.jobs.method import chosen_method
+from ellzero.cli.jobs.outcome import Outcome, measure, show, to_safetensors
+from ellzero.cli.options.sparsify import Sparsify, prepare_folder, remove_folder
 from ellzero.cli.recipes import RECIPES, Recipe, scaled_to_digits
-from ellzero.cli.sparsify import Sparsify, prepare_folder, remove_folder
 from ellzero.files.whole import replacing
 from ellzero.methods import Unregularised
 from ellzero.quantise.grids import LogGrid

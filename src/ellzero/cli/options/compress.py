@@ -69,8 +69,8 @@ class Compress:
         Raises:
             UsageError: options contradict each other.
         """
-        from ellzero.cli.file_jobs import compress_file
-        from ellzero.cli.several import each
+        from ellzero.cli.jobs.compress import compress_file
+        from ellzero.cli.jobs.several import each
 
         check_outputs(self)
         memory = None if self.memory is None else num_bytes(self.memory)
@@ -112,8 +112,8 @@ class Decompress:
         Raises:
             UsageError: options contradict each other.
         """
-        from ellzero.cli.file_jobs import Limits, decompress_file
-        from ellzero.cli.several import each
+        from ellzero.cli.jobs.compress import Limits, decompress_file
+        from ellzero.cli.jobs.several import each
 
         check_outputs(self)
         limits = Limits.parse(self.max_size, self.memory)
@@ -161,8 +161,8 @@ class Verify:
 
     def run(self) -> int:
         """Runs the command; returns the exit status."""
-        from ellzero.cli.file_jobs import Limits, verify_file
-        from ellzero.cli.several import each
+        from ellzero.cli.jobs.compress import Limits, verify_file
+        from ellzero.cli.jobs.several import each
 
         limits = Limits.parse(self.max_size, self.memory)
         return each(self.files, lambda file: verify_file(file, self, limits))

@@ -16,7 +16,7 @@ from ellzero.archive.save import buffers_of, write_model
 from ellzero.archive.sources import tensors_of
 from ellzero.archive.torch_tensors import from_torch, to_torch
 from ellzero.cli.arguments import UsageError
-from ellzero.cli.pack import Pack
+from ellzero.cli.options.pack import Pack
 from ellzero.codec.container import Sink
 from ellzero.codec.network.tensors import Entry, QuantisedTensor, Tied
 from ellzero.data import Dataset, load_images

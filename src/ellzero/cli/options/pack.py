@@ -91,7 +91,7 @@ class Pack:
         """
         from ellzero.archive.pack import pack
         from ellzero.archive.sources import files_of, tensors_of
-        from ellzero.cli.messages import say
+        from ellzero.cli.jobs.messages import say
         from ellzero.files.errors import FileError
         from ellzero.files.streams import open_output
 
@@ -102,11 +102,11 @@ class Pack:
         output = self.output if self.output is not None else default_output(self.network, self.moved)
         with open_output(output, source=self.network, others=read, force=self.force) as file:
             if self.calibrated or self.fold_batchnorm:
-                from ellzero.cli.pack_model import pack_model
+                from ellzero.cli.jobs.pack_model import pack_model
 
                 report = pack_model(self, file, calibrate=self.calibrated)
             elif self.model is not None:
-                from ellzero.cli.pack_model import pack_as
+                from ellzero.cli.jobs.pack_model import pack_as
 
                 report = pack_as(self, file, self.model)
             else:
@@ -209,8 +209,8 @@ class Unpack:
         """
         from ellzero.archive.pack import unpack
         from ellzero.cli.arguments import num_bytes
-        from ellzero.cli.messages import say
-        from ellzero.cli.several import naming
+        from ellzero.cli.jobs.messages import say
+        from ellzero.cli.jobs.several import naming
         from ellzero.files.streams import open_input, open_output
 
         max_size = num_bytes(self.max_size)

@@ -1,0 +1,1 @@
+"""What the commands can be told: one dataclass per command, without torch."""
