@@ -5,14 +5,16 @@ PYTEST_WORKERS ?= 2
 
 ifeq ($(OS),Windows_NT)
 BIN := $(VENV)/Scripts
+DOCS_BIN := $(VENV)-docs/Scripts
 else
 BIN := $(VENV)/bin
+DOCS_BIN := $(VENV)-docs/bin
 endif
 
 # Small networks are slower with two threads than with one; tests run in several processes instead.
 export OMP_NUM_THREADS := 1
 
-.PHONY: help demo test slow check docs benchmark clean
+.PHONY: help demo test slow check docs test-browser house benchmark clean
 
 help:
 	@echo "make demo       sparsify a real network and show what came of it"
@@ -20,6 +22,8 @@ help:
 	@echo "make slow       the tests that take minutes"
 	@echo "make check      formatting, lint, types, import layers"
 	@echo "make docs       the documentation site, in site/"
+	@echo "make test-browser  the site in a browser: nothing wider than its window, no errors"
+	@echo "make house      the picture of the rooms, from the imports"
 	@echo "make benchmark  the cost of a training step beside the plain one"
 
 $(VENV)/.installed-test: pyproject.toml constraints.txt
@@ -46,11 +50,26 @@ check: $(VENV)/.installed-check
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
-docs: $(VENV)/.installed-check
-	$(BIN)/mkdocs build --strict --quiet --site-dir site
+# The site needs no torch, so it has an environment of its own.
+$(VENV)-docs/.installed: pyproject.toml constraints.txt
+	@test -x $(DOCS_BIN)/python || $(PYTHON) -m venv $(VENV)-docs
+	$(PYTHON) -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'], sep='\n')" \
+		> $(VENV)-docs/requirements.txt
+	$(DOCS_BIN)/python -m pip install --quiet -c constraints.txt -r $(VENV)-docs/requirements.txt
+	@touch $@
+
+docs: $(VENV)-docs/.installed
+	$(DOCS_BIN)/python tools/site.py
+
+test-browser: $(VENV)/.installed-test docs
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[test,browser]"
+	$(BIN)/python -m pytest -m slow tests/docs/test_browser.py
+
+house: $(VENV)/.installed-check
+	$(BIN)/python tools/house.py
 
 benchmark: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/step.py
 
 clean:
-	rm -rf $(VENV) site dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-docs site .site dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
