@@ -1,7 +1,6 @@
 """Builds the documentation site: `python tools/site.py` writes `site/`, which needs no network to be read.
 
-The pages of `docs/` are copied beside generated ones: a page per public name (the names are read from the sources, no page is written by hand),
-and `experiments/README.md` with its pictures. Formulas (fences of `math`) become MathML. Zensical renders the copy, and then every link,
+The pages of `docs/` are copied beside generated ones: a page per public name (the names are read from the sources), and `experiments/README.md` with its pictures. Formulas (fences of `math`) become MathML. Zensical renders the copy, and then every link,
 anchor and file that a page asks for is looked up; anything missing, or fetched from elsewhere, is an error.
 """
 
