@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ellzero.attaching.attached import Attached
 from ellzero.attaching.inertia import Watch
-from ellzero.attaching.sparsifier import Sparsifier
+from ellzero.attaching.sparsifier import Attached, Sparsifier
 from ellzero.attaching.steps import check_has_steps
 from ellzero.methods.protocol import MaySilence, Method
 from ellzero.methods.schedule import moves
@@ -24,6 +23,7 @@ def attach(
     total_steps: int | None = None,
     from_zeros: bool = False,
     inert_after: int | None = 500,
+    seed: int = 0,
 ) -> Sparsifier:
     """Makes `optimizer.step()` regularise a model, and keep masks once there are some.
 
@@ -40,6 +40,7 @@ def attach(
             penalty stays on.
         inert_after: regularised steps after which a penalty whose gradient has stayed below a millionth of the data's gives a
             warning; None for none.
+        seed: of what a method with forward weights draws; others draw nothing.
 
     Returns:
         The handle: freezes masks, holds what a checkpoint needs, answers questions.
@@ -76,6 +77,7 @@ def attach(
             for each, owned in owners
         ],
         total_steps=total_steps,
+        seed=seed,
     )
     if from_zeros:
         masks = masks_from_zeros(selected)

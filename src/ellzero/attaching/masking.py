@@ -10,8 +10,7 @@ from torch.autograd.graph import increment_version
 from ellzero.attaching.mask_kernels import FEW, SMALLEST, Floats, Rows, add_sign_and_keep_, fits, keep_, row_of
 from ellzero.attaching.survivors import Survivors
 from ellzero.distributed import canonical_name
-from ellzero.methods import RL1, Method
-from ellzero.methods.schedule import value_at
+from ellzero.methods.protocol import Method, SignGradient
 from ellzero.types import At, Masks, Params
 
 
@@ -79,11 +78,18 @@ def parameters_for(module: nn.Module, masks: Masks) -> dict[str, Tensor]:
 class Keep:
     """Masks in the form that is cheapest in every step: bytes for the kernels, or factors 1 and 0 of each parameter's type and place.
 
+    Args:
+        masks: canonical name -> boolean mask, True where the weight is kept.
+        method: what regularises; None where masks alone are in force.
+
     Attributes:
         survivors: where the kept weights of sparse masks lie.
     """
 
-    def __init__(self, masks: Masks) -> None:
+    def __init__(self, masks: Masks, method: Method | None = None) -> None:
+        # Asked once: a check against a protocol takes longer than a mask.
+        self._method = method
+        self._signs = method if isinstance(method, SignGradient) else None
         # A mask that keeps everything costs nothing.
         self._masks = {name: mask for name, mask in masks.items() if not bool(mask.all())}
         self._bytes = {name: mask.flatten().numpy() for name, mask in self._masks.items() if mask.is_cpu}
@@ -91,9 +97,9 @@ class Keep:
         self._smallest = 1 if self._few else SMALLEST
         self._rows = Rows(self._smallest)
         self._factors: dict[str, Tensor] = {}
-        self.survivors = Survivors(self._masks)
+        self.survivors = Survivors(self._masks, method)
 
-    def add_gradient_(self, method: Method, params: Params, state: nn.Module, at: At, scale: float) -> list[str]:
+    def add_gradient_(self, params: Params, state: nn.Module, at: At, scale: float) -> list[str]:
         """Does what `method.add_gradient_` does and sets gradients of pruned weights to 0, where both together are cheaper.
 
         Returns:
@@ -102,13 +108,14 @@ class Keep:
         Raises:
             TypeError: a gradient is sparse.
         """
-        if isinstance(method, RL1) and not method.proximal:
-            return self._add_sign_(method, params, state, at, scale)
-        return self.survivors.add_gradient_(method, params, state, at, scale)
+        price = None if self._signs is None else self._signs.sign_price(at)
+        if price is not None:
+            return self._add_sign_(params, state, at, price, scale)
+        return self.survivors.add_gradient_(params, state, at, scale)
 
     @torch.no_grad()
-    def _add_sign_(self, method: RL1, params: Params, state: nn.Module, at: At, scale: float) -> list[str]:
-        alpha = np.float32(value_at(method.alpha, at) * scale)
+    def _add_sign_(self, params: Params, state: nn.Module, at: At, price: float, scale: float) -> list[str]:
+        factor = np.float32(price * scale)
         done: list[str] = []
         rest: dict[str, Tensor] = {}
         for name, weight in params.items():
@@ -120,10 +127,11 @@ class Keep:
             if kept is None:
                 kept = self._bytes[name] = np.ones(row.size, np.bool_)
             increment_version(gradient)
-            add_sign_and_keep_(row_of(gradient), row, kept, alpha)
+            add_sign_and_keep_(row_of(gradient), row, kept, factor)
             done.append(name)
         if done and rest:
-            method.add_gradient_(rest, state, at, scale)
+            assert self._method is not None
+            self._method.add_gradient_(rest, state, at, scale)
         return done
 
     def apply_to_gradients_(self, params: Params, *, but: Collection[str] = ()) -> None:

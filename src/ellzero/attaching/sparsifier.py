@@ -1,22 +1,48 @@
 """The handle that `attach` returns: what happens around every optimizer step, and the masks in force."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from ellzero.attaching.attached import Attached
-from ellzero.attaching.inertia import Norms, measure
+from ellzero.attaching.flat import FlatProximal
+from ellzero.attaching.forward import ForwardPass
+from ellzero.attaching.inertia import Norms, Watch, measure
 from ellzero.attaching.masking import Keep, checked_masks, parameters_for, revived
 from ellzero.attaching.moments import clear_dead_moments_, forget_
 from ellzero.attaching.steps import learning_rates, step_sizes
-from ellzero.methods.protocol import FollowsRates, Method
+from ellzero.methods.protocol import ChangesGradient, FollowsRates, ForwardWeights, Method
 from ellzero.methods.schedule import moves
 from ellzero.methods.workspace import Workspace
 from ellzero.params import apply_masks_
 from ellzero.types import At, Masks, Params, Phase
+
+
+@dataclass(kw_only=True)
+class Attached:
+    """One optimizer, and what it owns.
+
+    Attributes:
+        optimizer: whose steps are hooked.
+        params: the regularised parameters it owns, by canonical name.
+        trainable: all parameters of the model that it owns: masks may name any of them.
+        watch: notices a penalty without effect.
+        step: steps it has done, skipped ones not counted.
+        forward: puts forward weights into the parameters, where the method has any.
+        flat: does the proximal step on all parameters at once, where they are few enough.
+    """
+
+    optimizer: torch.optim.Optimizer
+    params: Params
+    trainable: Params
+    watch: Watch
+    forward: ForwardPass | None = None
+    step: int = 0
+    flat: FlatProximal = field(default_factory=FlatProximal)
 
 
 class Sparsifier:
@@ -40,17 +66,23 @@ class Sparsifier:
         aliases: Mapping[str, str],
         attached: Sequence[Attached],
         total_steps: int | None,
+        seed: int = 0,
     ) -> None:
         self.method = method
         self.params = params
         self.state: nn.Module = method.init(params)
+        # Asked once: a check against a protocol takes longer than a small step.
         self._follows = self.state if isinstance(self.state, FollowsRates) else None
+        self._changes = method if isinstance(method, ChangesGradient) else None
         self.skipped: list[str] = [name for name in trainable if name not in params]
         self.phase = Phase.REGULARISE
         self.last: Norms | None = None
         self._aliases = aliases
         self._trainable = trainable
         self._attached = {each.optimizer: each for each in attached}
+        if isinstance(method, ForwardWeights):
+            for number, each in enumerate(attached):
+                each.forward = ForwardPass(method, each.params, seed + number)
         self._total_steps = total_steps
         self._moves = moves(method)
         self._masks: dict[str, Tensor] | None = None
@@ -79,8 +111,17 @@ class Sparsifier:
             return float(self.method.penalty(self.params, self.state, self.at))
 
     def set_phase(self, phase: Phase) -> None:
-        """Enters a phase: the penalty acts in `Phase.REGULARISE` only, masks in all of them."""
+        """Enters a phase: the penalty and forward weights act in `Phase.REGULARISE` only, masks in all of them."""
         self.phase = phase
+        self._show_() if phase is Phase.REGULARISE else self._hide_()
+
+    @contextmanager
+    def dense(self) -> Generator[None, None, None]:
+        """Puts the trained weights into the parameters for as long as the context lasts, where the method uses forward weights."""
+        with ExitStack() as stack:
+            for forward in self._forwards():
+                stack.enter_context(forward.dense())
+            yield
 
     def freeze(self, masks: Masks, *, penalty: bool = False, reset_momentum: bool = False, allow_empty_layers: bool = False) -> None:
         """Sets pruned weights to exactly 0 and holds them there; new masks replace older ones.
@@ -102,7 +143,7 @@ class Sparsifier:
             for each in self._attached.values():
                 each.flat.look_again()
         if not penalty:
-            self.phase = Phase.FINE_TUNE
+            self.set_phase(Phase.FINE_TUNE)
 
     def unfreeze(self) -> None:
         """Lets pruned weights grow again, from 0; `set_phase` decides about the penalty."""
@@ -144,6 +185,7 @@ class Sparsifier:
             "phase": self.phase.value,
             "steps": [each.step for each in self._attached.values()],
             "caps": [each.flat.state_dict() for each in self._attached.values()],
+            "forward": [forward.state_dict() for forward in self._forwards()],
             "watched": [{"steps": each.watch.steps, "inert": each.watch.inert} for each in self._attached.values()],
         }
 
@@ -163,6 +205,8 @@ class Sparsifier:
             each.step, each.watch.steps, each.watch.inert = step, watched["steps"], watched["inert"]
         for each, caps in zip(self._attached.values(), state.get("caps", []), strict=False):
             each.flat.load_state_dict(caps)
+        for forward, saved in zip(self._forwards(), state["forward"], strict=True):
+            forward.load_state_dict(saved, self.state)
         if checked is None:
             self.unfreeze()
         else:
@@ -170,12 +214,15 @@ class Sparsifier:
 
     def install(self) -> None:
         """Registers the hooks; `attach` has done so."""
+        if self.phase is Phase.REGULARISE:
+            self._show_()
         for optimizer in self._attached:
             self._handles.append(optimizer.register_step_pre_hook(self._before_step))
             self._handles.append(optimizer.register_step_post_hook(self._after_step))
 
     def detach(self) -> None:
         """Removes the hooks: the optimizer is as it was before `attach`, and nothing keeps pruned weights at 0 any more."""
+        self._hide_()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -193,6 +240,20 @@ class Sparsifier:
         progress = 0.0 if self._total_steps is None else min(1.0, step / self._total_steps)
         return At(progress=progress, step=step, phase=self.phase)
 
+    def _forwards(self) -> list[ForwardPass]:
+        return [attached.forward for attached in self._attached.values() if attached.forward is not None]
+
+    def _show_(self) -> None:
+        for attached in self._attached.values():
+            if attached.forward is not None and not attached.forward.shown:
+                attached.forward.show_(self.state, self._at(attached.step))
+                if self._keep is not None:
+                    self._keep.apply_to_weights_(attached.trainable)
+
+    def _hide_(self) -> None:
+        for forward in self._forwards():
+            forward.hide_()
+
     def _frozen(self) -> dict[str, Tensor]:
         if self._masks is None:
             raise ValueError("nothing is frozen, so there is no mask to hold to: call freeze(masks) first")
@@ -206,7 +267,9 @@ class Sparsifier:
         for name in masks:
             if name not in owned:
                 raise ValueError(f"{name} is masked, but no attached optimizer owns it: attach the optimizer that does")
-        self._masks, self._keep = masks, Keep(masks)
+        self._masks, self._keep = masks, Keep(masks, self.method)
+        for forward in self._forwards():
+            forward.mask_(masks)
         apply_masks_(self._masked_params(), masks)
         clear_dead_moments_(list(self._attached), self._trainable, masks)
 
@@ -231,14 +294,18 @@ class Sparsifier:
         if _will_skip(optimizer):
             return
         each = self._attached[optimizer]
+        if each.forward is not None and each.forward.shown:
+            each.forward.pull_back_(self.state)
         params, at, scale = _requiring_grad(each.params), self._at(each.step), _gradient_scale(optimizer)
         done: list[str] = []
         if params and self.phase is Phase.REGULARISE:
+            if self._changes is not None:
+                self._changes.change_gradient_(params, self.state, at)
             if each.watch.due():
                 self.last = measure(self.method, params, self.state, at, scale)
                 each.watch.saw(self.last)
             if self._keep is not None:
-                done = self._keep.add_gradient_(self.method, params, self.state, at, scale)
+                done = self._keep.add_gradient_(params, self.state, at, scale)
             if not done:
                 self.method.add_gradient_(params, self.state, at, scale)
         if self._keep is not None:
@@ -265,6 +332,10 @@ class Sparsifier:
         if self._keep is not None:
             self._keep.apply_to_weights_(each.trainable)
         each.step += 1
+        if each.forward is not None and self.phase is Phase.REGULARISE:
+            each.forward.show_(self.state, self._at(each.step))
+            if self._keep is not None:
+                self._keep.apply_to_weights_(each.trainable)
 
 
 _NO_COPY = (

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from ellzero.methods.drr import DRR
-from ellzero.methods.protocol import Method
+from ellzero.methods.protocol import GradientOnSurvivors, Method
 from ellzero.methods.workspace import gradients
 from ellzero.types import At, Masks, Params
 
@@ -25,9 +24,12 @@ class Survivors:
 
     Args:
         masks: name -> boolean mask, True where the weight is kept.
+        method: what regularises; None where the survivors are only looked up.
     """
 
-    def __init__(self, masks: Masks) -> None:
+    def __init__(self, masks: Masks, method: Method | None = None) -> None:
+        self._method = method
+        self._gathers = isinstance(method, GradientOnSurvivors) and method.gradient_on_survivors
         self._indices: dict[str, Tensor] = {}
         self._weights: dict[str, Tensor] = {}
         for name, mask in masks.items():
@@ -43,8 +45,8 @@ class Survivors:
         return index if index is not None and all(map(_is_plain, tensors)) else None
 
     @torch.no_grad()
-    def add_gradient_(self, method: Method, params: Params, state: nn.Module, at: At, scale: float) -> list[str]:
-        """Does what `method.add_gradient_` does and sets gradients of pruned weights to 0, for DRR; nothing for another method.
+    def add_gradient_(self, params: Params, state: nn.Module, at: At, scale: float) -> list[str]:
+        """Does what `method.add_gradient_` does and sets gradients of pruned weights to 0, for a method that takes survivors alone.
 
         Returns:
             The names of the parameters whose gradients are masked; where there are none, the penalty is yet to be added.
@@ -52,14 +54,15 @@ class Survivors:
         Raises:
             TypeError: a gradient is sparse.
         """
-        if not (self._indices and isinstance(method, DRR) and method.laws.separable and not method.proximal):
+        if not (self._indices and self._gathers):
             return []
+        assert self._method is not None
         whole = {name: grad for name, grad in zip(params, gradients(params), strict=True) if name in self._indices}
         indices = {name: index for name, grad in whole.items() if (index := self.index(name, params[name], grad)) is not None}
         if not indices:
             return []
         kept = {name: self._gathered(name, params[name], whole[name], index) for name, index in indices.items()}
-        method.add_gradient_({**params, **kept}, state, at, scale)
+        self._method.add_gradient_({**params, **kept}, state, at, scale)
         for (name, index), grad in zip(indices.items(), gradients(kept), strict=True):
             whole[name].view(-1).zero_().scatter_(0, index, grad)
         return list(indices)

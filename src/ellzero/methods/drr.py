@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ellzero.methods.foreach import sign_into_
 from ellzero.methods.normalisation import Normalisation, NormalisedState, factors_of
-from ellzero.methods.protocol import Laws, no_masks_, require_object
+from ellzero.methods.protocol import Laws, no_masks_, replace_alpha, require_object
 from ellzero.methods.proximal import soft_threshold_
 from ellzero.methods.relaxation import Exponential, Relaxation
 from ellzero.methods.schedule import Hyperparameter, check_hyperparameter, value_at
@@ -59,6 +59,11 @@ class DRR:
     def laws(self) -> Laws:
         """The laws that the penalty obeys; a normalised one depends on the sizes of layers."""
         return Laws(linear_in_alpha=self.rho == 0.0, zero_at_zero=True, separable=self.normalise is None)
+
+    @property
+    def gradient_on_survivors(self) -> bool:
+        """Whether the gradient of a weight depends on that weight alone: where there is one, and no layer's size enters it."""
+        return not self.proximal and self.normalise is None
 
     def init(self, params: Params) -> nn.Module:
         """Creates room for temporaries, and the factors of a normalised penalty."""
@@ -125,3 +130,4 @@ class DRR:
         return slopes, value_at(self.alpha, at) * self.relaxation.steepness(beta)
 
     masks_ = no_masks_
+    with_alpha = replace_alpha

@@ -2,14 +2,19 @@
 
 A method is a frozen dataclass of hyperparameters. What it optimises beside the model is an `nn.Module`, its state. It never sees
 data. A member that does nothing is one of the small functions at the end of this file, assigned in the class body.
+
+`Method` is what every method has. Whatever else one can do is an optional member, each in a protocol of its own below: nothing outside a
+method's file asks for its class, or reads a field of it by name.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from ellzero.methods.schedule import Hyperparameter
 from ellzero.methods.workspace import NoState
 from ellzero.types import At, Masks, Params, Scalar
 
@@ -83,11 +88,90 @@ class FollowsRates(Protocol):
 
 @runtime_checkable
 class MaySilence(Protocol):
-    """A method whose penalty may be 0 by intention, so that nobody is to be warned of it."""
+    """A method whose penalty may be 0 by intention: no warning is given that it has no effect, and alone it makes a dense baseline."""
 
     @property
     def silent(self) -> bool:
-        """Whether it is."""
+        """Whether the penalty is 0."""
+        ...
+
+
+@runtime_checkable
+class HasStrength(Protocol):
+    """A method with one number that says how much it prunes, which `target=lz.ErrorIncrease(...)` searches over and logs show."""
+
+    @property
+    def alpha(self) -> Hyperparameter:
+        """The strength: the price of one weight, or of a unit of magnitude, in units of the data loss."""
+        ...
+
+    def with_alpha(self, alpha: float) -> Method:
+        """Returns the same method with another constant strength."""
+        ...
+
+
+@runtime_checkable
+class EndsOnGrid(Protocol):
+    """A method under which weights end on logarithmic grids, so that a file holds them as they are."""
+
+    def grids(self, state: nn.Module) -> Mapping[str, tuple[float, float]]:
+        """Lists the smallest magnitude and the ratio of each parameter's grid, by canonical name."""
+        ...
+
+
+@runtime_checkable
+class GradientOnSurvivors(Protocol):
+    """A method whose gradient of a weight depends on that weight alone, so that it may be asked for the survivors of a mask only.
+
+    `add_gradient_` is then called with one-dimensional tensors that hold the survivors of a parameter in the place of the parameter.
+    """
+
+    @property
+    def gradient_on_survivors(self) -> bool:
+        """Whether that holds, with these hyperparameters."""
+        ...
+
+
+@runtime_checkable
+class SignGradient(Protocol):
+    """A method whose gradient is a price times the sign of each weight, which one kernel adds while it applies a mask."""
+
+    def sign_price(self, at: At) -> float | None:
+        """Returns the price, in units of the data loss per unit of magnitude; None where the gradient is another."""
+        ...
+
+
+@runtime_checkable
+class ChangesGradient(Protocol):
+    """A method that replaces or rescales the gradient of the data loss."""
+
+    def change_gradient_(self, params: Params, state: nn.Module, at: At) -> None:
+        """Changes every `.grad`, which holds the complete data gradient, before the penalty's gradient is added.
+
+        A gradient scaler's factor may still be in it, so the change must be linear in the gradient's scale.
+        """
+        ...
+
+
+@runtime_checkable
+class ForwardWeights(Protocol):
+    """A method under which the network computes with other weights than those that are trained: sampled, or masked over dense ones.
+
+    Between two steps of the regularised phase the parameters hold the forward weights. Before the optimizer's step the trained, dense
+    weights come back, and the gradient found at the forward weights is pulled back through `forward_weights` to them and to the state's own
+    parameters (a straight-through estimator is a `forward_weights` with such a derivative). After the step new forward weights are drawn.
+    When the phase ends, and on `detach`, the parameters are the dense weights again.
+    """
+
+    def forward_weights(self, params: Params, state: nn.Module, at: At, generator: torch.Generator) -> Mapping[str, Tensor]:
+        """Computes the weights that the forward pass uses: differentiable, of the parameters' names and shapes.
+
+        Args:
+            params: the dense weights of one optimizer.
+            state: the method's state; its parameters get gradients, and `after_step_` may move them.
+            at: where training stands.
+            generator: the only source of randomness, on the CPU. The same state of it must give the same weights.
+        """
         ...
 
 
@@ -107,6 +191,11 @@ def no_after_step_(self: object, params: Params, state: nn.Module, steps: Params
 def no_masks_(self: object, params: Params, state: nn.Module, at: At) -> Masks | None:
     """Changes no mask."""
     return None
+
+
+def replace_alpha(self: Any, alpha: float) -> Any:
+    """Returns a copy of a dataclass with another `alpha`: what `with_alpha` is where alpha is a field."""
+    return replace(self, alpha=alpha)
 
 
 def require_object(name: str, value: object, protocol: type) -> None:

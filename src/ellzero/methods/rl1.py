@@ -1,4 +1,4 @@
-"""R-L1, relaxed l1: an l1 penalty while regularising, nothing but masks while fine-tuning (section 2.2.3)."""
+"""R-L1, relaxed l1: an l1 penalty while regularising, nothing but masks while fine-tuning (section 2.2.2)."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ellzero.methods.foreach import sign_into_
-from ellzero.methods.protocol import Laws, no_masks_, no_state
+from ellzero.methods.protocol import Laws, no_masks_, no_state, replace_alpha
 from ellzero.methods.proximal import soft_threshold_
 from ellzero.methods.schedule import Hyperparameter, check_hyperparameter, value_at
 from ellzero.methods.workspace import gradients, workspace_of
@@ -37,7 +37,7 @@ class RL1:
         return Laws(linear_in_alpha=True, zero_at_zero=True, separable=True)
 
     def penalty(self, params: Params, state: nn.Module, at: At) -> Scalar:
-        """Computes `alpha * ||theta||_1` (section 2.2.3)."""
+        """Computes `alpha * ||theta||_1` (section 2.2.2)."""
         total = torch.stack([parameter.abs().sum() for parameter in params.values()]).sum()
         return value_at(self.alpha, at) * total
 
@@ -49,6 +49,10 @@ class RL1:
         signs = workspace_of(state).like(params, 0)
         sign_into_(signs, list(params.values()))
         torch._foreach_add_(gradients(params), signs, alpha=value_at(self.alpha, at) * scale)
+
+    def sign_price(self, at: At) -> float | None:
+        """Returns alpha: the gradient is alpha times the sign of each weight; None in the proximal form, which has none."""
+        return None if self.proximal else value_at(self.alpha, at)
 
     @torch.no_grad()
     def after_step_(self, params: Params, state: nn.Module, steps: Params, at: At) -> None:
@@ -63,3 +67,4 @@ class RL1:
 
     init = no_state
     masks_ = no_masks_
+    with_alpha = replace_alpha

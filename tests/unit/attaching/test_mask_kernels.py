@@ -121,8 +121,9 @@ def test_autograd_hears_of_the_change() -> None:
 def test_pruned_weights_and_gradients_that_are_nan_become_0() -> None:
     weight = nn.Parameter(halves(torch.nan, 1.0))
     weight.grad = halves(torch.nan, 1.0)
-    keep, method = Keep({"w": halves(0, 1) != 0}), RL1(alpha=0.5)
-    assert keep.add_gradient_(method, {"w": weight}, method.init({"w": weight}), At(), 2.0) == ["w"]
+    method = RL1(alpha=0.5)
+    keep = Keep({"w": halves(0, 1) != 0}, method)
+    assert keep.add_gradient_({"w": weight}, method.init({"w": weight}), At(), 2.0) == ["w"]
     keep.apply_to_weights_({"w": weight})
     assert torch.equal(weight.grad, halves(0.0, 2.0))
     assert torch.equal(weight, halves(0.0, 1.0))
@@ -132,8 +133,9 @@ def test_what_no_kernel_takes_is_left_to_the_method() -> None:
     weight, double = nn.Parameter(halves(1.0, -1.0)), nn.Parameter(torch.ones(4, dtype=torch.float64))
     weight.grad, double.grad = halves(0.0, 0.0), torch.zeros(4, dtype=torch.float64)
     params: dict[str, Tensor] = {"w": weight, "x": double}
-    keep, method = Keep({"w": halves(0, 1) != 0, "x": torch.tensor([True, False, True, True])}), RL1(alpha=0.5)
-    assert keep.add_gradient_(method, params, method.init(params), At(), 1.0) == ["w"]
+    method = RL1(alpha=0.5)
+    keep = Keep({"w": halves(0, 1) != 0, "x": torch.tensor([True, False, True, True])}, method)
+    assert keep.add_gradient_(params, method.init(params), At(), 1.0) == ["w"]
     assert torch.equal(weight.grad, halves(0.0, -0.5))
     assert double.grad.tolist() == [0.5] * 4  # its mask is applied afterwards, with all others
     keep.apply_to_gradients_(params, but=["w"])
@@ -145,7 +147,7 @@ def test_many_small_tensors_share_one_operation() -> None:
     for parameter in params.values():
         parameter.grad = torch.zeros(4)
     mask, method = torch.tensor([True, False, True, True]), RL1(alpha=0.5)
-    assert not Keep(dict.fromkeys(params, mask)).add_gradient_(method, params, method.init(params), At(), 1.0)
+    assert not Keep(dict.fromkeys(params, mask), method).add_gradient_(params, method.init(params), At(), 1.0)
     few = dict(list(params.items())[:2])
-    assert Keep(dict.fromkeys(few, mask)).add_gradient_(method, few, method.init(few), At(), 1.0) == ["w0", "w1"]
+    assert Keep(dict.fromkeys(few, mask), method).add_gradient_(few, method.init(few), At(), 1.0) == ["w0", "w1"]
     assert [parameter.grad.tolist() for parameter in few.values()] == [[0.5, 0.0, 0.5, 0.5]] * 2

@@ -266,7 +266,7 @@ def test_other_methods_are_left_alone(method: Any) -> None:
     params = {name: parameter for name, parameter in model.named_parameters() if parameter.ndim == 2}
     backward(model, 0)
     before = [parameter.grad.clone() for parameter in params.values() if parameter.grad is not None]
-    assert Survivors(few(matrices(model), seed=1)).add_gradient_(method, params, method.init(params), At(), 1.0) == []
+    assert Survivors(few(matrices(model), seed=1), method).add_gradient_(params, method.init(params), At(), 1.0) == []
     assert all(torch.equal(parameter.grad, old) for parameter, old in zip(params.values(), before, strict=True))  # type: ignore[arg-type]
 
 
@@ -294,7 +294,7 @@ def test_a_sparse_gradient_is_refused_by_name() -> None:
     params: dict[str, Tensor] = {"weight": embedding.weight}
     method = DRR(alpha=1e-3)
     with pytest.raises(TypeError, match="weight is sparse"):
-        Survivors(few(params, seed=1)).add_gradient_(method, params, method.init(params), At(), 1.0)
+        Survivors(few(params, seed=1), method).add_gradient_(params, method.init(params), At(), 1.0)
 
 
 def test_a_change_of_precision_makes_new_room() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ellzero.methods.admm._z_step import hard_threshold
 from ellzero.methods.admm.collapse import warn_of_collapse
 from ellzero.methods.admm.state import ADMMState
-from ellzero.methods.protocol import Laws, no_gradient_, require_object
+from ellzero.methods.protocol import Laws, no_gradient_, replace_alpha, require_object
 from ellzero.methods.schedule import Hyperparameter, check_hyperparameter, geometric, value_at
 from ellzero.types import At, Masks, Params, Scalar
 
@@ -148,3 +148,4 @@ class ADMM:
         warn_of_collapse(params, state, mean, alpha=alpha, tau=tau, step=at.step)
 
     add_gradient_ = no_gradient_
+    with_alpha = replace_alpha

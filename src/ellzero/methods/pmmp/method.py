@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ellzero.methods.pmmp.formulas import constraint, differences_into_
 from ellzero.methods.pmmp.state import PMMPState, block_of
 from ellzero.methods.pmmp.updates import ExactGates, Round, Simultaneous, Updates
-from ellzero.methods.protocol import Laws, no_masks_, require_object
+from ellzero.methods.protocol import Laws, no_masks_, replace_alpha, require_object
 from ellzero.methods.schedule import Hyperparameter, check_hyperparameter, value_at
 from ellzero.methods.workspace import gradients
 from ellzero.types import At, Params, Scalar
@@ -117,3 +117,4 @@ class PMMP:
         )
 
     masks_ = no_masks_
+    with_alpha = replace_alpha
