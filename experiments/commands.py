@@ -93,6 +93,18 @@ def _nothing(recipe: Any) -> dict[str, Any]:
     return {}
 
 
+def dense_only(preset: Any, epochs: int) -> Any:
+    """Makes a preset train the dense network alone, a baseline, under a cosine; its data stay as they are treated."""
+    from ellzero.methods import Cosine, Unregularised
+    from ellzero.training import Epochs
+
+    # No other part of the preset acts: without a method and a target there is nothing after the prelude.
+    plain = preset.with_recipe(
+        epochs=Epochs(prelude=epochs, regularise=0, fine_tune=0), prelude_lr=Cosine(first=1e-3, last=1e-5), cycles=None, distill=None
+    )
+    return replace(plain, method=Unregularised(), target=None)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Networks:
     """Runs that train a network each, by the name of a configuration and a seed. A run is one line of the results.

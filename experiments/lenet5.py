@@ -10,10 +10,9 @@ validation images alone; the test images are read once a run, when its network i
 
 import statistics
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from experiments.commands import FOLDER, Networks, picture
+from experiments.commands import FOLDER, Networks, dense_only, picture
 from experiments.lenet300 import mean_and_error, median_and_range, paired
 
 LEVELS = (0.8, 0.9, 1.0, 1.2)
@@ -26,23 +25,24 @@ def smallest(target: Any) -> Any:
 
     With `target=lz.Bytes(n)` the last four passes train the weights on the grid of the file.
     """
-    from ellzero.cli.recipes import Recipe
     from ellzero.data import Shifts
-    from ellzero.methods import DRR, RL1, geometric
-    from ellzero.training import Anneal, Cosine, Cycles, Distill, Epochs, Warm
+    from ellzero.methods import DRR, RL1, Cosine, geometric
+    from ellzero.params import everything
+    from ellzero.training import Anneal, Cycles, Distill, Epochs, Recipe, Warm
+    from ellzero.training.presets import DataTreatment, Preset
 
-    return Recipe(
-        batch_size=100,
-        augment=Shifts(pixels=1),
-        copies=4,
+    return Preset(
+        data=DataTreatment(batch_size=100, augment=Shifts(pixels=1), copies=4),
         method=DRR(alpha=1e-4, beta=5.0, proximal=True),
         target=target,
-        options={
-            "epochs": Epochs(prelude=6, regularise=2, fine_tune=0),
-            "prelude_lr": Cosine(first=1e-3, last=1e-5),
-            "warm": Warm(method=RL1(alpha=2e-4, proximal=True), epochs=3, lr=1.5e-3),
-            "lr": 1.5e-3,
-            "cycles": Cycles(
+        recipe=Recipe(
+            select=everything,
+            accept_on_train=True,
+            epochs=Epochs(prelude=6, regularise=2, fine_tune=0),
+            prelude_lr=Cosine(first=1e-3, last=1e-5),
+            warm=Warm(method=RL1(alpha=2e-4, proximal=True), epochs=3, lr=1.5e-3),
+            lr=1.5e-3,
+            cycles=Cycles(
                 start=6000,
                 count=15,
                 epochs=2,
@@ -51,21 +51,18 @@ def smallest(target: Any) -> Any:
                 method=DRR(alpha=geometric(1.5e-4, 1e-4), beta=5.0, proximal=True),
                 power=0.25,
             ),
-            "anneal": Anneal(epochs=24, lr=Cosine(first=2e-3, last=2e-5), method=DRR(alpha=1e-4, beta=5.0, proximal=True), finish_epochs=0),
-            "distill": Distill(weight=0.5, temperature=2.0),
-        },
+            anneal=Anneal(epochs=24, lr=Cosine(first=2e-3, last=2e-5), method=DRR(alpha=1e-4, beta=5.0, proximal=True), finish_epochs=0),
+            distill=Distill(weight=0.5, temperature=2.0),
+        ),
     )
 
 
 def configurations() -> dict[str, Callable[[], Any]]:
     """Lists every configuration by name; imports torch."""
-    from ellzero.methods import Unregularised
     from ellzero.targets import Bytes
-    from ellzero.training import Cosine, Epochs
 
     def dense(epochs: int, **treatment: Any) -> Any:
-        options = {"epochs": Epochs(prelude=epochs, regularise=0, fine_tune=0), "prelude_lr": Cosine(first=1e-3, last=1e-5)}
-        return replace(smallest(None), method=Unregularised(), copies=None, options=options, **treatment)
+        return dense_only(smallest(None), epochs).with_data(copies=None, **treatment)
 
     return {
         "dense": lambda: dense(10, augment=None),

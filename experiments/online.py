@@ -92,12 +92,12 @@ def two_part(seed: int, alpha: float) -> dict[str, Any]:
     import torch
 
     from ellzero.data import Resident
-    from ellzero.description import count, entropy_bits, nats_to_bits
-    from ellzero.methods import DRR
+    from ellzero.description import count_mask, entropy_bits, nats_to_bits
+    from ellzero.methods import DRR, Cosine
     from ellzero.models import LeNet300
     from ellzero.params import everything
     from ellzero.pruning import ShortestDescription
-    from ellzero.training import Cosine, Epochs, classification_loss, mean_loss, sparsify
+    from ellzero.training import Epochs, Recipe, classification_loss, mean_loss, sparsify
 
     found = images()
     whole = Resident(found.inputs, found.labels, batch_size=5000, seed=0, shuffle=False)
@@ -105,17 +105,18 @@ def two_part(seed: int, alpha: float) -> dict[str, Any]:
         LeNet300(seed=seed),
         classification_loss,
         train=Resident(found.inputs, found.labels, batch_size=250, seed=seed),
-        judge=whole,
         method=DRR(alpha=alpha, beta=5.0, proximal=True),
-        accept=ShortestDescription(bits_per_weight=40, samples=LABELS),
-        select=everything,
-        epochs=Epochs(prelude=3, regularise=14, fine_tune=4),
-        lr=2e-3,
-        fine_tune_lr=Cosine(first=1e-3, last=1e-5),
         seed=seed,
         progress=False,
+        recipe=Recipe(
+            accept=ShortestDescription(bits_per_weight=40, samples=LABELS),
+            select=everything,
+            epochs=Epochs(prelude=3, regularise=14, fine_tune=4),
+            lr=2e-3,
+            fine_tune_lr=Cosine(first=1e-3, last=1e-5),
+        ),
     )
-    counts = [count((tensor != 0).numpy()) for tensor in sparse.model.state_dict().values()]
+    counts = [count_mask((tensor != 0).numpy()) for tensor in sparse.model.state_dict().values()]
     with torch.no_grad():
         data_nats = mean_loss(sparse.model, classification_loss, whole) * LABELS
     return {

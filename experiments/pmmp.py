@@ -22,12 +22,12 @@ BESIDE = ("dense", "paper-rl1", "paper-drr")
 
 @dataclass(frozen=True, kw_only=True)
 class Watched:
-    """A method that looks once an epoch at which of its weights live: gates of PMMP that are more than half open, z of ADMM that is not 0.
+    """A method that looks once per epoch at which of its weights live: gates of PMMP that are more than half open, z of ADMM that is not 0.
 
     Attributes:
         method: the method, which does everything.
         per_epoch: steps of an epoch.
-        living: number of weights that live, an entry an epoch.
+        living: number of weights that live, one entry per epoch.
         changed: number of weights that have come to life or ceased to since the epoch before.
         last: what lived at the last look.
     """
@@ -49,6 +49,9 @@ class Watched:
     @property
     def alpha(self) -> Any:
         return self.method.alpha
+
+    def with_alpha(self, alpha: float) -> Any:
+        return replace(self, method=self.method.with_alpha(alpha))
 
     def init(self, params: Mapping[str, Any]) -> Any:
         state = self.method.init(params)
@@ -81,8 +84,8 @@ def _living(state: Any) -> dict[str, Any]:
 
 def configurations() -> dict[str, Callable[[], Any]]:
     """Lists every configuration by name; imports torch."""
-    from ellzero.cli.recipes import paper
     from ellzero.methods import DRR, PMMP, PerModule
+    from ellzero.training.presets import paper
 
     # Tried on validation images: behind gates that are closed at first (p_init=0) the weights collapse.
     pmmp = PMMP(alpha=8e-4, p_init=1.0)
@@ -99,8 +102,8 @@ def admm() -> Any:
 
     Shifts and distillation throughout. Between truncations nothing regularises and nothing grows again.
     """
-    from ellzero.methods import Unregularised
-    from ellzero.training import Cosine, Cycles
+    from ellzero.methods import Cosine, Unregularised
+    from ellzero.training import Cycles
 
     cycles = Cycles(start=4400, count=16, epochs=2, lr=2e-3, regrow=0.0, method=Unregularised(), power=0.25)
     return _admm(alpha=7e-5, regularise=30, fine_tune=50, fine_tune_lr=Cosine(first=2e-3, last=2e-5), cycles=cycles)
@@ -108,32 +111,30 @@ def admm() -> Any:
 
 def admm_alone() -> Any:
     """Builds the same without truncations: the largest 2,180 of z's weights are kept at once."""
-    from ellzero.training import Cosine
+    from ellzero.methods import Cosine
 
     return _admm(alpha=8e-5, regularise=40, fine_tune=40, fine_tune_lr=Cosine(first=2e-3, last=2e-5))
 
 
-def _admm(*, alpha: float, regularise: int, fine_tune: int, **options: Any) -> Any:
-    from ellzero.cli.recipes import Recipe
+def _admm(*, alpha: float, regularise: int, fine_tune: int, **changes: Any) -> Any:
     from ellzero.data import Shifts
-    from ellzero.methods import ADMM, geometric
+    from ellzero.methods import ADMM, Cosine, geometric
     from ellzero.targets import NonZeros
-    from ellzero.training import Cosine, Distill, Epochs
+    from ellzero.training import Distill, Epochs
+    from ellzero.training.presets import DataTreatment, Preset
 
     method = ADMM(alpha=alpha, tau=geometric(0.8, 0.12, end=0.9), every=20, settle=0.95)
-    return Recipe(
-        batch_size=100,
-        augment=Shifts(pixels=1),
-        copies=12,
+    preset = Preset(
+        data=DataTreatment(batch_size=100, augment=Shifts(pixels=1), copies=12),
         method=Watched(method=method, per_epoch=550),
         target=NonZeros(2180),
-        options={
-            "epochs": Epochs(prelude=20, regularise=regularise, fine_tune=fine_tune),
-            "prelude_lr": Cosine(first=1e-3, last=1e-5),
-            "lr": 2e-3,
-            "distill": Distill(weight=0.5, temperature=2.0),
-            **options,
-        },
+    )
+    return preset.with_recipe(
+        epochs=Epochs(prelude=20, regularise=regularise, fine_tune=fine_tune),
+        prelude_lr=Cosine(first=1e-3, last=1e-5),
+        lr=2e-3,
+        distill=Distill(weight=0.5, temperature=2.0),
+        **changes,
     )
 
 

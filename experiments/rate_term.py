@@ -43,12 +43,11 @@ def train(folder: Path, seeds: list[int]) -> None:
 @cache
 def images() -> Any:
     """Makes the images as the recipe has them, once."""
-    from ellzero.cli.recipes import smallest
+    from ellzero.training.presets import smallest
     from ellzero.training.problem import dataset_for, image_problem
 
-    recipe, (dataset, folder) = smallest(), dataset_for("lenet-300-100", None)
-    treatment = {"batch_size": recipe.batch_size, "augment": recipe.augment, "copies": recipe.copies}
-    return image_problem(dataset, folder, seed=0, train_size=None, validation=recipe.validation, **treatment)
+    dataset, folder = dataset_for("lenet-300-100", None)
+    return image_problem(dataset, folder, seed=0, treatment=smallest().data)
 
 
 def passes(network: Path, ratio: float, rate: float, *, rescaled: bool) -> dict[str, Any]:
@@ -57,7 +56,7 @@ def passes(network: Path, ratio: float, rate: float, *, rescaled: bool) -> dict[
     Args:
         network: its weights, safetensors.
         ratio: of the grid.
-        rate: price of a bit, nats a training image.
+        rate: price of a bit, nats per training image.
         rescaled: whether units are rescaled first.
     """
     import safetensors.torch
@@ -87,7 +86,7 @@ def passes(network: Path, ratio: float, rate: float, *, rescaled: bool) -> dict[
     for epoch in range(PASSES):
         for inputs, labels in problem.train.epoch(epoch, 0):
             for group in optimizer.param_groups:
-                group["lr"] = cosine.at(step / (PASSES * batches))
+                group["lr"] = cosine(step / (PASSES * batches))
             optimizer.zero_grad()
             functional.cross_entropy(model(inputs), labels).backward()
             optimizer.step()
@@ -105,7 +104,7 @@ def passes(network: Path, ratio: float, rate: float, *, rescaled: bool) -> dict[
         return loss / count, 100 * wrong / count
 
     expand_(whole, model, shrunk.kept)
-    (valid_loss, valid_error), (train_loss, train_error) = judged(problem.valid), judged(problem.judge)
+    (valid_loss, valid_error), (train_loss, train_error) = judged(problem.valid), judged(problem.train.plain())
     return {
         "file_bytes": coded_bytes(whole, method.quantiser(sparsifier.state)),
         "nonzeros": lz.count_nonzeros(whole),

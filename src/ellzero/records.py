@@ -4,12 +4,13 @@ Figures and tables are drawn from records, so a record holds plain JSON only, an
 missing, null says so.
 """
 
+import enum
 import json
 import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +18,7 @@ from typing import Any, cast
 import ellzero
 from ellzero.files.whole import replacing
 
-__all__ = ["Record", "append_line", "read_json", "read_lines", "versions", "write_json"]
+__all__ = ["Record", "append_line", "read_json", "read_lines", "settings_of", "versions", "write_json"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,42 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return installed
+
+
+def settings_of(value: object) -> Any:
+    """Turns settings into plain JSON for a record: what a run was made of, to be read and compared.
+
+    A dataclass becomes its class and the fields that its text shows, an enum its value, a function or a class `module:name`; anything else is named by its
+    class, or by its own text where that says more.
+
+    Args:
+        value: a recipe, a method, a target, or whatever stands in their fields.
+    """
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case enum.Enum():
+            return value.value
+        case Mapping():
+            return {str(name): settings_of(inner) for name, inner in cast(Mapping[object, object], value).items()}
+        case list() | tuple():
+            return [settings_of(inner) for inner in cast(Sequence[object], value)]
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return {
+                "class": _name_of(type(value)),
+                **{part.name: settings_of(getattr(value, part.name)) for part in fields(value) if part.repr},
+            }
+        case _ if isinstance(value, type) or hasattr(value, "__qualname__"):
+            return _name_of(value)
+        case _:
+            text = repr(value)
+            return _name_of(type(value)) if " at 0x" in text or "\n" in text else text
+
+
+def _name_of(value: Any) -> str:
+    return f"{value.__module__}:{value.__qualname__}"
 
 
 def write_json(path: str | os.PathLike[str], record: Record | Mapping[str, Any]) -> None:

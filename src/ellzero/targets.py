@@ -1,7 +1,9 @@
 """What a run, or a packed network, is to arrive at: a number of non-zeros, of bytes, or an error."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,14 @@ class ErrorIncrease:
 
     Attributes:
         fraction: tolerated increase of the error rate: 0.002 is 0.2 percentage points.
+        error_fn: (model, batch) -> (number of errors, number of decisions) on validation batches; None counts wrong classes of batches of
+            (inputs, integer labels).
         tries: most values of alpha tried, each a regularised training of its own from a warm start.
         resolution: the search ends when accepted and refused alpha are closer than this factor.
     """
 
     fraction: float
+    error_fn: Callable[[Any, Any], tuple[Any, int]] | None = None
     tries: int = 6
     resolution: float = 1.15
 

@@ -27,7 +27,7 @@ def some_problem(dataset: Dataset, *, channels: bool = False, **more) -> Problem
     shape = SHAPES[dataset]
     inputs = torch.zeros(10, *((1, *shape) if channels and len(shape) == 2 else shape), dtype=torch.uint8)
     batches = resident(Images(inputs=inputs, labels=torch.arange(10), name=dataset.value, part=Part.TRAIN))
-    return Problem(train=batches, judge=batches, test=lambda: batches, samples=10, name=dataset.value, **more)
+    return Problem(train=batches, test=lambda: batches, samples=10, name=dataset.value, **more)
 
 
 @pytest.mark.usefixtures("unchecked")

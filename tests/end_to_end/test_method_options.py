@@ -12,9 +12,9 @@ from ellzero.cli.commands import Command
 from ellzero.cli.jobs.method import chosen_method
 from ellzero.cli.jobs.sparsify import run_sparsify
 from ellzero.cli.options.sparsify import Sparsify
-from ellzero.cli.recipes import Recipe, fast, paper
 from ellzero.methods import ADMM, DRR, PMMP, RL1, Alternating, ExactGates, Geometric, Method, Simultaneous, Unregularised
 from ellzero.training import Epochs
+from ellzero.training.presets import DataTreatment, Preset, fast, paper
 
 
 def parsed(*words: str) -> Sparsify:
@@ -99,7 +99,9 @@ def test_a_run_by_pmmp_records_its_options_and_a_resumed_one_must_repeat_them(tm
     monkeypatch.setattr(
         "ellzero.cli.jobs.outcome.draw", lambda *anything: ()
     )  # the pictures take longer than the run, and have tests of their own
-    recipe = Recipe(batch_size=32, validation=300, options={"epochs": Epochs(prelude=2, regularise=3, fine_tune=1), "lr": 2e-3})
+    recipe = Preset(data=DataTreatment(batch_size=32, validation=300)).with_recipe(
+        epochs=Epochs(prelude=2, regularise=3, fine_tune=1), lr=2e-3
+    )
     words = ("--method", "pmmp", "--updates", "exact", "--u", "1e-2", "1", "--alpha", "1e-4", "--quiet")
     options = parsed(*words, "--output", str(tmp_path / "run"))
     outcome = run_sparsify(options, recipe)
@@ -113,7 +115,8 @@ def test_a_run_by_pmmp_records_its_options_and_a_resumed_one_must_repeat_them(tm
     }
     record = json.loads((tmp_path / "run/record.json").read_text())
     assert record["details"]["options"] == said
-    assert "PMMP(alpha=0.0001" in record["details"]["settings"]
+    method = record["details"]["settings"]["method"]
+    assert (method["class"], method["alpha"]) == ("ellzero.methods.pmmp.method:PMMP", 1e-4)
     (tmp_path / "run/record.json").unlink()
     with pytest.raises(ValueError, match=r"updates 'exact' -> 'alternating'"):
         run_sparsify(parsed(*words, "--updates", "alternating", "--resume", "--output", str(tmp_path / "run")), recipe)

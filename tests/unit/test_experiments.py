@@ -14,11 +14,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments import lenet5, lenet300, pmmp
 from experiments.commands import CommandLine, Networks, picture, records
 
-from ellzero.cli.recipes import Recipe
 from ellzero.methods import Unregularised
 from ellzero.records import append_line, read_lines
 from ellzero.targets import Bytes
 from ellzero.training import Epochs
+from ellzero.training.presets import DataTreatment, Preset
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = {"lenet300": lenet300, "lenet5": lenet5, "pmmp": pmmp}
@@ -42,8 +42,9 @@ sys.exit(3 if name.startswith("bad") else 0)
 """
 
 
-def tiny() -> Recipe:
-    return Recipe(batch_size=500, validation=300, method=Unregularised(), options={"epochs": Epochs(prelude=1, regularise=0, fine_tune=0)})
+def tiny() -> Preset:
+    preset = Preset(data=DataTreatment(batch_size=500, validation=300), method=Unregularised())
+    return preset.with_recipe(epochs=Epochs(prelude=1, regularise=0, fine_tune=0))
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Networks:
         results=tmp_path / "results" / "stub.jsonl",
         configurations=lambda: dict.fromkeys(names, tiny),
         seeds=(0, 1),
-        details=lambda recipe: {"kept_aside": recipe.batch_size},
+        details=lambda preset: {"kept_aside": preset.data.batch_size},
     )
 
 
@@ -163,10 +164,10 @@ def test_a_picture_is_written_both_ways(tmp_path: Path):
 
 
 def test_the_smaller_file_restarts_the_schedule_in_each_cycle():
-    found = lenet300.configurations()
-    smaller = found["bytes-1650"]()
+    configurations = lenet300.configurations()
+    smaller = configurations["bytes-1650"]()
     assert smaller.target == Bytes(1650)
-    assert smaller.options["cycles"] == replace(found["bytes-1900"]().options["cycles"], restarts=True)
+    assert smaller.recipe.cycles == replace(configurations["bytes-1900"]().recipe.cycles, restarts=True)
 
 
 def test_configurations_that_the_documents_name_exist():

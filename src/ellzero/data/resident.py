@@ -100,6 +100,11 @@ class Resident:
             raise ValueError(f"epoch={epoch}, start={start}: expected an epoch of at least 0 and a start of 0 to {len(self)}")
         return self._batches(epoch, start)
 
+    def plain(self) -> "Resident":
+        """Returns the same samples in their order and without augmentation, in large batches, for measuring."""
+        size = min(2000, len(self.inputs))
+        return Resident(self.inputs, self.targets, batch_size=size, seed=0, shuffle=False, white=self.white)
+
     @property
     def num_keys(self) -> int:
         """How many samples `keys` tells apart: copies times samples; 0 where every epoch augments anew."""

@@ -9,7 +9,7 @@ from ellzero.methods.pmmp import PMMP, Alternating, ExactGates, Simultaneous, co
 from ellzero.methods.protocol import Laws, Method
 from ellzero.methods.relaxation import Exponential, Gaussian, Rational, Relaxation
 from ellzero.methods.rl1 import RL1
-from ellzero.methods.schedule import Geometric, Hyperparameter, Ramp, Schedule, geometric, moves, ramp, value_at
+from ellzero.methods.schedule import Cosine, Geometric, Hyperparameter, Ramp, Schedule, geometric, moves, ramp, value_at
 
 __all__ = [
     "ADMM",
@@ -18,6 +18,7 @@ __all__ = [
     "PMMP",
     "RL1",
     "Alternating",
+    "Cosine",
     "ExactGates",
     "Exponential",
     "Gaussian",

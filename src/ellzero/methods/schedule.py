@@ -100,6 +100,37 @@ class Geometric:
         return self.first ** (1.0 - fraction) * self.last**fraction
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cosine:
+    """Falls, or rises, from one value to another along half a cosine while progress goes from `start` to `end`.
+
+    Attributes:
+        first: the value up to `start`.
+        last: the value from `end` on.
+        start: the progress at which the value begins to move.
+        end: the progress at which it has arrived; a step where it equals `start`.
+    """
+
+    first: float
+    last: float = 0.0
+    start: float = 0.0
+    end: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_interval(self.start, self.end)
+        if not (math.isfinite(self.first) and math.isfinite(self.last)):
+            raise ValueError(f"a cosine needs finite values, got {self.first} and {self.last}")
+
+    @property
+    def moving(self) -> bool:
+        """Whether both values differ."""
+        return self.first != self.last
+
+    def __call__(self, progress: float) -> float:
+        """Returns the value at `progress`."""
+        return self.last + 0.5 * (self.first - self.last) * (1.0 + math.cos(math.pi * _fraction(progress, self.start, self.end)))
+
+
 def ramp(first: float, last: float, start: float = 0.0, end: float = 1.0) -> Ramp:
     """Makes a linear schedule that is constant before `start` and after `end`.
 

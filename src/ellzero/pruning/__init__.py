@@ -6,14 +6,19 @@ from ellzero.pruning.accept import Accept, Better, ShortestDescription, Within
 from ellzero.pruning.layer_problem import Allocation
 from ellzero.pruning.layerwise import LayerwisePruning, PrunedLayer, layerwise_prune_
 from ellzero.pruning.magnitude import magnitude_masks
+from ellzero.pruning.rules import Evidence, PruningRule, Share, Tamade
 
 __all__ = [
     "Accept",
     "Allocation",
     "Better",
+    "Evidence",
     "LayerwisePruning",
     "PrunedLayer",
+    "PruningRule",
+    "Share",
     "ShortestDescription",
+    "Tamade",
     "TamadeResult",
     "Trial",
     "Within",

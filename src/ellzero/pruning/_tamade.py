@@ -16,7 +16,7 @@ from ellzero.types import Masks, Params
 
 
 class Trial(NamedTuple):
-    """One evaluation: how many weights were kept and what came out."""
+    """An evaluation: how many weights were kept, and the value."""
 
     kept: int
     value: float
@@ -79,7 +79,7 @@ def tamade(
         model: the model to prune.
         evaluate: called with the model, returns a loss or an accuracy; runs without gradients.
         accept: `Within(relative=0.01)`, `Within(absolute=0.002, better=Better.HIGHER)` or `ShortestDescription(...)`.
-        params: which parameters are pruned, ranked together.
+        select: which parameters are pruned, ranked together.
         tolerance: stops within this fraction of the non-zero weights; 0.001 takes at most 12 evaluations with `Within`.
         min_keep: never prunes this many of each tensor's largest weights, so that no layer is cut through.
 

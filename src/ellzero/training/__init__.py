@@ -15,17 +15,17 @@ from ellzero.training.distill import Distill
 from ellzero.training.final_prune import CollapseError
 from ellzero.training.gaussian_loss import GaussianLoss, gaussian_nats, solved_gaussian_nats, solved_sigma
 from ellzero.training.problem import Problem
+from ellzero.training.progress import Progress
 from ellzero.training.recalibrate import recalibrate_batchnorm
+from ellzero.training.recipe import Anneal, Cycles, Epochs, GridTraining, Recipe, Saturation, Warm, adam
 from ellzero.training.search import Try
-from ellzero.training.stages import Anneal, Cosine, Cycles, Epochs, GridTraining, Saturation, Warm
-from ellzero.training.task import Epoch
+from ellzero.training.task import Epoch, Stopped
 
 __all__ = [
     "Anneal",
     "Batches",
     "Checkpoint",
     "CollapseError",
-    "Cosine",
     "Cycles",
     "Distill",
     "Epoch",
@@ -35,11 +35,15 @@ __all__ = [
     "GridTraining",
     "LossFn",
     "Problem",
+    "Progress",
+    "Recipe",
     "Saturation",
     "SparsifyResult",
+    "Stopped",
     "Target",
     "Try",
     "Warm",
+    "adam",
     "classification_error",
     "classification_loss",
     "error_rate",

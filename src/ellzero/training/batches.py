@@ -29,6 +29,20 @@ class EpochBatches(Protocol):
         ...
 
 
+@runtime_checkable
+class HasPlain(Protocol):
+    """Training data that can give themselves unshuffled and without augmentation."""
+
+    def plain(self) -> Iterable[Batch]:
+        """Returns the same samples, each once, as they are and in their order."""
+        ...
+
+
+def plain_batches(batches: Batches) -> Batches:
+    """Returns batches to measure on: unshuffled and without augmentation where the data can be had so, else as they are."""
+    return batches.plain() if isinstance(batches, HasPlain) else batches
+
+
 def require_reiterable(batches: object, name: str) -> None:
     """Refuses iterators: training reads its data many times over, and a generator is empty after the first.
 

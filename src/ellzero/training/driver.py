@@ -17,8 +17,8 @@ from ellzero.attaching._attach import attach
 from ellzero.attaching.convergence import saturated
 from ellzero.attaching.sparsifier import Sparsifier
 from ellzero.methods import value_at
+from ellzero.methods.protocol import EndsOnGrid, ForwardWeights, HasStrength
 from ellzero.params import count_nonzeros, masks_from_zeros, named_parameters, select_parameters
-from ellzero.quantise.on_grid import OnGrid
 from ellzero.training.batches import Batch, batch_size, count_batches, epoch_batches, error_rate, mean_loss
 from ellzero.training.checkpoint import Checkpoint, Clock, load, save
 from ellzero.training.compact import Compact
@@ -34,29 +34,40 @@ from ellzero.training.final_prune import (
     require_alive,
     truncate_,
 )
-from ellzero.training.stages import FinalPrune, Stage, Truncate, rate_at
-from ellzero.training.task import Epoch, Pruning, Reports, Stopped, Task, augmented
+from ellzero.training.plan import FinalPrune, Stage, Truncate, value_of
+from ellzero.training.task import Epoch, Position, Pruning, Reports, Search, Stopped, Task, augmented
 from ellzero.types import At, Phase
 
 
 class Driver:
-    """Runs stages one after the other; its state is what a checkpoint holds."""
+    """Runs stages one after the other; its state is what a checkpoint holds.
+
+    Attributes:
+        task: the data, the losses, and how steps are made.
+        compact: the network, and the smaller one that trains in its place.
+        position: where the run stands.
+        history: what has been measured, one entry per epoch.
+        pruning: the networks around the last final pruning.
+        dense: state_dict of the dense network, empty before the prelude has ended.
+        search: what a search for a target knows; unused without one.
+        grids: smallest magnitude and ratio by parameter, where the weights were trained on grids.
+    """
 
     def __init__(self, model: nn.Module, task: Task, reports: Reports, checkpoint: Checkpoint | None, fingerprint: str) -> None:
         self.task, self.reports, self.checkpoint, self.fingerprint = task, reports, checkpoint, fingerprint
         self.per_epoch = count_batches(task.train)
         self.full = model
         self.compact = Compact(model)
-        self.optimizer = task.optimizer(list(model.parameters()))
-        self.teacher = task.distill.teacher if task.distill else None
-        self.soft: Tensor | None = None
+        self.optimizer = task.recipe.optimizer(list(model.parameters()))
+        self.teacher = task.recipe.distill.teacher if task.recipe.distill else None
+        self.soft_labels: Tensor | None = None
+        self.position = Position()
         self.history: list[Epoch] = []
-        self.attempt = 0
-        self.stage_index, self.epoch, self.batch, self.begun = 0, 0, 0, False
-        self.total_epochs, self.total_steps = 0, 0
         self.loss_sum, self.loss_count = torch.zeros((), dtype=torch.float64), 0
         self.pruning = Pruning()
-        self.extra: dict[str, Any] = {}
+        self.dense: dict[str, Tensor] = {}
+        self.search = Search()
+        self.grids: dict[str, tuple[float, float]] | None = None
         self.sparsifier_state: dict[str, Any] | None = None
         self.clock = Clock(checkpoint.seconds if checkpoint else math.inf)
         self._interrupted = False
@@ -69,23 +80,24 @@ class Driver:
         """Runs the stages from where the state stands; `prefix` numbers them after earlier calls' stages."""
         with self._signals():
             for index, stage in enumerate(stages, start=prefix):
-                if index < self.stage_index:
+                if index < self.position.stage:
                     continue
                 self._stage(stage)
-                self.stage_index, self.epoch, self.batch, self.begun = index + 1, 0, 0, False
+                self.position.begin_stage(index + 1)
                 self.sparsifier_state = None
                 self._save_if_due()
 
     def begin(self, attempt: int, weights: dict[str, Tensor]) -> None:
         """Begins a try of the search: the stages after the prelude, from the given weights."""
-        self.attempt, self.stage_index, self.epoch, self.batch, self.begun = attempt, 1, 0, 0, False
+        self.position.attempt = attempt
+        self.position.begin_stage(1)
         self.restart(weights)
 
     def restart(self, weights: dict[str, Tensor]) -> None:
         """Starts another try from the given weights, with a fresh optimizer."""
         self.compact = Compact(self.full)
         self.full.load_state_dict(weights)
-        self.optimizer = self.task.optimizer(list(self.full.parameters()))
+        self.optimizer = self.task.recipe.optimizer(list(self.full.parameters()))
 
     def finish(self) -> nn.Module:
         """Returns the network in its full shape."""
@@ -98,60 +110,76 @@ class Driver:
         return self.compact.model
 
     def _stage(self, stage: Stage) -> None:
-        if not self.begun:
-            self._before(stage)
-            # Before compaction: `finish` would bring back the full network, whose parameters the optimizer holds no more.
-            if self.task.distill and self.teacher is None and stage.phase is not Phase.PRELUDE:
-                self.teacher = deepcopy(self.finish()).eval().requires_grad_(False)
-            if self.task.compact and stage.compact and self.compact.worthwhile():
-                self.compact.shrink_(self.optimizer, {})
-            self.begun = True
-        if self.teacher is not None and self.soft is None and stage.phase is not Phase.PRELUDE:
-            self.soft = soft_labels(self.teacher, self.task.loss_fn, self.task.train) if self.task.augment is None else None
+        position = self.position
+        if not position.begun:
+            self._prepare(stage)
+            position.begun = True
+        if self.teacher is not None and self.soft_labels is None and stage.phase is not Phase.PRELUDE:
+            self.soft_labels = soft_labels(self.teacher, self.task.loss_fn, self.task.train) if self.task.recipe.augment is None else None
         epochs = max(stage.epochs, stage.max_epochs)
         if epochs == 0:
             return
-        sparsifier = self._attach(stage, stage.epochs * self.per_epoch)
+        sparsifier = self._attach(stage)
         self.model.train()
-        while self.epoch < epochs:
+        while position.epoch < epochs:
             self._epoch(stage)
-            self.epoch, self.batch = self.epoch + 1, 0
-            if self.epoch >= stage.epochs and self._saturated(stage):
+            position.epoch, position.batch = position.epoch + 1, 0
+            if position.epoch >= stage.epochs and self._saturated(stage):
                 break
-            if self.task.compact and stage.compact and self.epoch < epochs and self.compact.worthwhile(sparsifier.state):
+            if position.epoch < epochs and self._may_shrink(stage) and self.compact.worthwhile(sparsifier.state):
                 sparsifier.detach()
                 state = sparsifier.state_dict()
                 self.compact.shrink_(self.optimizer, state)
-                sparsifier = self._attach(stage, stage.epochs * self.per_epoch, state)
+                sparsifier = self._attach(stage, state)
         if stage.frozen:
             sparsifier.assert_sparse()
         sparsifier.detach()
-        if isinstance(stage.method, OnGrid):
-            self.extra["grids"] = stage.method.grids(sparsifier.state)
+        if isinstance(stage.method, EndsOnGrid):
+            self.grids = dict(stage.method.grids(sparsifier.state))
+
+    def _prepare(self, stage: Stage) -> None:
+        """Does what precedes the training of a stage: pruning, the teacher of a distillation, compaction."""
+        self._before(stage)
+        # Before compaction: `finish` would bring back the full network, whose parameters the optimizer holds no more.
+        if self.task.recipe.distill and self.teacher is None and stage.phase is not Phase.PRELUDE:
+            self.teacher = deepcopy(self.finish()).eval().requires_grad_(False)
+        if self._may_shrink(stage) and self.compact.worthwhile():
+            self.compact.shrink_(self.optimizer, {})
+
+    def _may_shrink(self, stage: Stage) -> bool:
+        # Under forward weights a parameter does not hold what is trained.
+        return self.task.recipe.compact and stage.compact and not isinstance(stage.method, ForwardWeights)
 
     def _before(self, stage: Stage) -> None:
-        if self.stage_index == 1 and stage.method.proximal:
+        if self.position.stage == 1 and stage.method.proximal:
             drop_silent_(self.model, self.task.loss_fn, self.task.train)
         if isinstance(stage.before, Truncate):
-            truncate_(select_parameters(self.model, self.task.select), stage.before, self.optimizer)
+            truncate_(select_parameters(self.model, self.task.recipe.select), stage.before, self.optimizer)
         elif isinstance(stage.before, FinalPrune):
             self.pruning = self._final_prune(stage.before)
 
     def _final_prune(self, rule: FinalPrune) -> Pruning:
         task, states = self.task, [self.compact.state()]
-        require_alive(select_parameters(self.model, task.select))
+        require_alive(select_parameters(self.model, task.recipe.select))
         drop_spurious_(self.model, task.loss_fn, task.train)
-        named = Named(names=select_parameters(self.full, task.select), grid=rule.grid)
+        named = Named(names=select_parameters(self.full, task.recipe.select), grid=rule.grid)
         cut_(self.model, rule, self.optimizer, task, lambda: coded_bytes(reordered(self.compact.whole(), self.compact.example), named))
         states.append(self.compact.state())
         drop_spurious_(self.model, task.loss_fn, task.train)
         states.append(self.compact.state())
-        require_alive(select_parameters(self.model, task.select))
+        require_alive(select_parameters(self.model, task.recipe.select))
         fold_constants_(self.model, self.compact.example)
         return Pruning(*states)
 
-    def _attach(self, stage: Stage, total_steps: int, state: dict[str, Any] | None = None) -> Sparsifier:
-        sparsifier = attach(self.optimizer, self.model, stage.method, select=self.task.select, total_steps=max(total_steps, 1))
+    def _attach(self, stage: Stage, state: dict[str, Any] | None = None) -> Sparsifier:
+        sparsifier = attach(
+            self.optimizer,
+            self.model,
+            stage.method,
+            select=self.task.recipe.select,
+            total_steps=max(stage.epochs * self.per_epoch, 1),
+            seed=self.task.seed,
+        )
         sparsifier.set_phase(stage.phase)
         state = state or self.sparsifier_state
         if state is not None:
@@ -163,57 +191,58 @@ class Driver:
         return sparsifier
 
     def _data_loss(self, stage: Stage) -> Callable[[Batch, Tensor | None], Tensor]:
-        return objective(self.model, self.task.loss_fn, self.task.distill if stage.distilled else None, self.teacher)
+        return objective(self.model, self.task.loss_fn, self.task.recipe.distill if stage.distilled else None, self.teacher)
 
     def _masks(self, stage: Stage) -> dict[str, Tensor]:
-        params = select_parameters(self.model, self.task.select)
+        params = select_parameters(self.model, self.task.recipe.select)
         if stage.regrow == 0:
             return masks_from_zeros(params)
         data_loss = self._data_loss(stage)
         # About as many batches as the order of the gradients' sizes needs.
-        batches = list(islice(epoch_batches(self.task.train, self.total_epochs), 40))
-        labels = list(islice(labels_of(self.soft, self.task.train, self.total_epochs, 0), len(batches)))
+        batches = list(islice(epoch_batches(self.task.train, self.position.total_epochs), 40))
+        labels = list(islice(labels_of(self.soft_labels, self.task.train, self.position.total_epochs, 0), len(batches)))
         self.model.train()
         return grown_masks(params, lambda number: data_loss(batches[number], labels[number]), range(len(batches)), stage.regrow)
 
     def _epoch(self, stage: Stage) -> None:
-        data_loss = self._data_loss(stage)
-        total = max(stage.epochs * self.per_epoch, 1)
-        batches = epoch_batches(self.task.train, self.total_epochs, self.batch)
-        for batch, labels in zip(batches, labels_of(self.soft, self.task.train, self.total_epochs, self.batch)):  # noqa: B905
+        data_loss, position = self._data_loss(stage), self.position
+        total, epoch = max(stage.epochs * self.per_epoch, 1), position.total_epochs
+        batches = epoch_batches(self.task.train, epoch, position.batch)
+        for batch, labels in zip(batches, labels_of(self.soft_labels, self.task.train, epoch, position.batch)):  # noqa: B905
             for group in self.optimizer.param_groups:
-                group["lr"] = rate_at(stage.lr, (self.epoch * self.per_epoch + self.batch) / total)
+                group["lr"] = value_of(stage.lr, (position.epoch * self.per_epoch + position.batch) / total)
             self.optimizer.zero_grad(set_to_none=True)
-            loss = data_loss(augmented(self.task, batch, self.total_epochs, self.batch), labels)
+            loss = data_loss(augmented(self.task, batch, epoch, position.batch), labels)
             loss.backward()
             self.optimizer.step()
             number = batch_size(batch)
             self.loss_sum += loss.detach() * number
             self.loss_count += number
-            self.batch, self.total_steps = self.batch + 1, self.total_steps + 1
-            self.reports.batch(stage, self.epoch * self.per_epoch + self.batch, max(stage.epochs, self.epoch + 1) * self.per_epoch)
+            position.batch, position.total_steps = position.batch + 1, position.total_steps + 1
+            done = position.epoch * self.per_epoch + position.batch
+            self.reports.batch(stage, done, max(stage.epochs, position.epoch + 1) * self.per_epoch)
             self._save_if_due()
-        if self.batch == 0:
+        if position.batch == 0:
             raise ValueError("the training data gave no batch in this epoch: an iterable of batches must start anew each time it is read")
         self._log(stage)
 
     def _log(self, stage: Stage) -> None:
-        task = self.task
+        task, position, method = self.task, self.position, stage.method
         train_loss = float(self.loss_sum) / self.loss_count
         if not math.isfinite(train_loss):
             raise ValueError(
-                f"the training loss became {train_loss} in stage {stage.name!r}, epoch {self.epoch + 1}: lower the learning rate or alpha"
+                f"the training loss became {train_loss} in stage {stage.name!r}, epoch {position.epoch + 1}:"
+                " lower the learning rate or alpha"
             )
-        at = At(progress=min(1.0, (self.epoch + 1) / max(stage.epochs, 1)), phase=stage.phase)
-        alpha = getattr(stage.method, "alpha", None)
+        at = At(progress=min(1.0, (position.epoch + 1) / max(stage.epochs, 1)), phase=stage.phase)
         entry = Epoch(
-            attempt=self.attempt,
+            attempt=position.attempt,
             stage=stage.name,
             phase=stage.phase.value,
-            epoch=self.total_epochs + 1,
-            step=self.total_steps,
+            epoch=self.position.total_epochs + 1,
+            step=self.position.total_steps,
             lr=float(self.optimizer.param_groups[0]["lr"]),
-            alpha=None if alpha is None else value_at(alpha, at),
+            alpha=value_at(method.alpha, at) if isinstance(method, HasStrength) else None,
             train_loss=train_loss,
             valid_loss=None if task.valid is None else mean_loss(self.model, task.loss_fn, task.valid),
             valid_error=None if task.valid is None or task.error_fn is None else error_rate(self.model, task.error_fn, task.valid),
@@ -222,7 +251,7 @@ class Driver:
             seconds=round(self.clock.seconds(), 3),
         )
         self.loss_sum, self.loss_count = torch.zeros((), dtype=torch.float64), 0
-        self.total_epochs += 1
+        self.position.total_epochs += 1
         self.history.append(entry)
         self.reports.epoch(entry)
 
@@ -230,9 +259,9 @@ class Driver:
         rule = stage.saturation
         if rule is None:
             return True
-        if self.epoch % rule.every:
+        if self.position.epoch % rule.every:
             return False
-        losses = [entry.train_loss if entry.valid_loss is None else entry.valid_loss for entry in self.history[-self.epoch :]]
+        losses = [entry.train_loss if entry.valid_loss is None else entry.valid_loss for entry in self.history[-self.position.epoch :]]
         return saturated(losses, rule.window)
 
     @contextmanager
@@ -264,36 +293,37 @@ class Driver:
             raise Stopped(f"interrupted; the checkpoint is {self.checkpoint.path}")
 
     def _state(self) -> dict[str, Any]:
+        own_teacher = self.teacher is not None and self.task.recipe.distill and not self.task.recipe.distill.teacher
         return {
             "fingerprint": self.fingerprint,
             "compact": self.compact.checkpoint(),
             "optimizer": self.optimizer.state_dict(),
-            "sparsifier": self.sparsifier.state_dict() if self.begun else None,
-            "teacher": self.teacher.state_dict()
-            if self.teacher is not None and self.task.distill and not self.task.distill.teacher
-            else None,
+            "sparsifier": self.sparsifier.state_dict() if self.position.begun else None,
+            "teacher": self.teacher.state_dict() if self.teacher is not None and own_teacher else None,
             "history": [asdict(entry) for entry in self.history],
-            "position": [self.attempt, self.stage_index, self.epoch, self.batch, int(self.begun), self.total_epochs, self.total_steps],
+            "position": asdict(self.position),
             "loss": (self.loss_sum, self.loss_count),
             "pruning": list(self.pruning),
-            "extra": self.extra,
+            "dense": self.dense,
+            "search": self.search.state(),
+            "grids": self.grids,
             "random": torch.get_rng_state(),
             "seconds": self.clock.seconds(),
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.compact.restore_(state["compact"])
-        self.optimizer = self.task.optimizer(list(self.model.parameters()))
+        self.optimizer = self.task.recipe.optimizer(list(self.model.parameters()))
         self.optimizer.load_state_dict(state["optimizer"])
         self.sparsifier_state = state["sparsifier"]
         if state["teacher"] is not None:
             self.teacher = deepcopy(self.full).eval().requires_grad_(False)
             self.teacher.load_state_dict(state["teacher"])
         self.history = [Epoch(**entry) for entry in state["history"]]
-        self.attempt, self.stage_index, self.epoch, self.batch, begun, self.total_epochs, self.total_steps = state["position"]
-        self.begun = bool(begun)
+        self.position = Position(**state["position"])
         self.loss_sum, self.loss_count = state["loss"]
-        self.pruning, self.extra = Pruning(*state["pruning"]), state["extra"]
+        self.pruning = Pruning(*state["pruning"])
+        self.dense, self.search, self.grids = state["dense"], Search.restored(state["search"]), state["grids"]
         # Models draw dropout from the global generator, so an exact resume has to put it back.
         torch.set_rng_state(state["random"])
         self.clock = Clock(self.clock.interval, state["seconds"])

@@ -15,7 +15,7 @@ from ellzero.pruning import magnitude_masks
 from ellzero.quantise.grids import Levels, LogGrid, Quantiser
 from ellzero.surgery import reorder
 from ellzero.targets import Bytes
-from ellzero.types import Params
+from ellzero.types import Masks, Params
 
 _POSITIONS = 0.75
 """Bits of a position over its share of log2 C(n, k), as trained networks are coded: a first guess, corrected by coding."""
@@ -135,12 +135,13 @@ def _too_small(limit: int, size: int) -> str:
 
 
 @torch.no_grad()
-def prune_to_fit_(params: Params, scores: Params, size: Callable[[], int], limit: int) -> int:
-    """Prunes the weights of the smallest scores until a file is small enough.
+def prune_to_fit_(params: Params, masks: Callable[[int], Masks], most: int, size: Callable[[], int], limit: int) -> int:
+    """Prunes weights until a file is small enough.
 
     Args:
         params: what may be pruned.
-        scores: what it is ranked by, by name, 0 where the weight is 0.
+        masks: number of weights -> the masks that keep so many; called with the weights as they are now.
+        most: how many weights the masks can keep.
         size: codes the network as it stands and returns bytes.
         limit: the most bytes.
 
@@ -155,12 +156,11 @@ def prune_to_fit_(params: Params, scores: Params, size: Callable[[], int], limit
     def keep_(count: int) -> None:
         for name, parameter in params.items():
             parameter.copy_(whole[name])
-        apply_masks_(params, magnitude_masks(scores, keep=count))
+        apply_masks_(params, masks(count))
 
-    high = sum(int(torch.count_nonzero(score)) for score in scores.values())
     if size() <= limit:
-        return high
-    low, high = 0, high - 1
+        return most
+    low, high = 0, most - 1
     while low < high:
         middle = (low + high + 1) // 2
         keep_(middle)
@@ -171,6 +171,19 @@ def prune_to_fit_(params: Params, scores: Params, size: Callable[[], int], limit
             parameter.copy_(whole[name])
         raise ValueError(_too_small(limit, smallest))
     return low
+
+
+def prune_smallest_to_fit_(params: Params, scores: Params, size: Callable[[], int], limit: int) -> int:
+    """Prunes the weights of the smallest scores until a file is small enough; `prune_to_fit_` says more.
+
+    Args:
+        params: what may be pruned.
+        scores: what it is ranked by, by name, 0 where the weight is 0.
+        size: codes the network as it stands and returns bytes.
+        limit: the most bytes.
+    """
+    most = sum(int(torch.count_nonzero(score)) for score in scores.values())
+    return prune_to_fit_(params, lambda count: magnitude_masks(scores, keep=count), most, size, limit)
 
 
 def magnitudes_of(params: Params) -> dict[str, Tensor]:

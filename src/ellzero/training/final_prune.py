@@ -6,15 +6,15 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
-from ellzero.params import apply_masks_, everything, masks_from_zeros, select_parameters
-from ellzero.pruning import magnitude_masks, random_gradient, tamade
+from ellzero.params import apply_masks_, count_nonzeros, everything, masks_from_zeros, select_parameters
+from ellzero.pruning import Evidence, Tamade, magnitude_masks, random_gradient
 from ellzero.surgery import fold_
 from ellzero.training.batches import Batch, Batches, LossFn, epoch_batches, mean_loss
 from ellzero.training.distill import Recorder
-from ellzero.training.file_size import prune_to_fit_, weight_bits
-from ellzero.training.stages import FinalPrune, Truncate
+from ellzero.training.file_size import prune_smallest_to_fit_, prune_to_fit_, weight_bits
+from ellzero.training.plan import FinalPrune, Truncate
 from ellzero.training.task import Task
-from ellzero.types import Params
+from ellzero.types import Masks, Params
 
 
 class CollapseError(ValueError):
@@ -31,20 +31,22 @@ def scores(params: Params, optimizer: torch.optim.Optimizer, power: float, *, pr
     Raises:
         ValueError: `power` is not 0 and the optimizer keeps no second moments.
     """
-    found = _saliencies(params, optimizer, power)
-    return {name: score / weight_bits(score != 0).sqrt().to(score) for name, score in found.items()} if priced else found
+    saliencies = _saliencies(params, optimizer, power)
+    if not priced:
+        return saliencies
+    return {name: score / weight_bits(score != 0).sqrt().to(score) for name, score in saliencies.items()}
 
 
 def _saliencies(params: Params, optimizer: torch.optim.Optimizer, power: float) -> dict[str, Tensor]:
     if power == 0:
         return {name: parameter.detach().abs() for name, parameter in params.items()}
-    found: dict[str, Tensor] = {}
+    saliencies: dict[str, Tensor] = {}
     for name, parameter in params.items():
         moment = optimizer.state.get(parameter, {}).get("exp_avg_sq")
         if moment is None:
             raise ValueError(f"power={power} ranks by Adam's second moments, and the optimizer keeps none for {name}: use power=0")
-        found[name] = parameter.detach().abs() * moment.pow(power)
-    return found
+        saliencies[name] = parameter.detach().abs() * moment.pow(power)
+    return saliencies
 
 
 def truncate_(params: Params, rule: Truncate, optimizer: torch.optim.Optimizer) -> None:
@@ -78,17 +80,45 @@ def grown_masks(params: Params, loss: Callable[[Batch], Tensor], batches: Iterab
 def cut_(model: nn.Module, rule: FinalPrune, optimizer: torch.optim.Optimizer, task: Task, size: Callable[[], int]) -> None:
     """Applies the final mask: exactly `rule.keep` scalars, or what fits `rule.limit` bytes, or what TAMADE finds tolerable.
 
-    `size` codes the network as it stands and returns bytes.
+    Weights are ranked by `scores`, unless the recipe has a pruning rule of its own.
+
+    Args:
+        model: the network as it trains.
+        rule: what the mask is to keep.
+        optimizer: its second moments may enter the ranking.
+        task: data, losses and recipe.
+        size: codes the network as it stands and returns bytes.
+
+    Raises:
+        ValueError: the file is too large without any weight, or a rule of one's own keeps more weights than it was asked to.
     """
-    selected = select_parameters(model, task.select)
+    selected = select_parameters(model, task.recipe.select)
+    chooser = rule.rule or Tamade(rule.accept)
+
+    def evaluate(network: nn.Module) -> float:
+        return mean_loss(network, task.loss_fn, task.accept_on)
+
+    evidence = Evidence(
+        model=model, batches=lambda: epoch_batches(task.train, 0), loss=task.loss_fn, evaluate=evaluate, select=task.recipe.select
+    )
     if rule.limit is not None:
-        prune_to_fit_(selected, scores(selected, optimizer, rule.power, priced=rule.priced), size, rule.limit)
-        return
-    if rule.keep is not None:
+        if rule.rule is None:
+            prune_smallest_to_fit_(selected, scores(selected, optimizer, rule.power, priced=rule.priced), size, rule.limit)
+            return
+
+        def masks(count: int) -> Masks:
+            with torch.enable_grad():
+                return chooser.masks(selected, evidence, count)
+
+        prune_to_fit_(selected, masks, count_nonzeros(selected.values()), size, rule.limit)
+    elif rule.keep is not None and rule.rule is None:
         truncate_(selected, Truncate(keep=rule.keep, power=rule.power, priced=rule.priced), optimizer)
-        return
-    result = tamade(model, lambda network: mean_loss(network, task.loss_fn, task.judge), accept=rule.accept, select=task.select)
-    apply_masks_(selected, result)
+    else:
+        chosen = chooser.masks(selected, evidence, rule.keep)
+        count = sum(int(torch.count_nonzero(mask)) for mask in chosen.values())
+        if rule.keep is not None and count > rule.keep:
+            raise ValueError(f"{chooser} keeps {count} weights, and at most {rule.keep} were asked for")
+        apply_masks_(selected, chosen)
 
 
 @torch.no_grad()

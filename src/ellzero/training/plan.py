@@ -1,48 +1,102 @@
-"""From the arguments of `sparsify` to the stages of a run."""
+"""From a recipe to the stages of a run: each a stretch of training with something done to the network before it."""
 
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 
 from ellzero.methods import Method, Schedule, Unregularised, moves
-from ellzero.pruning import Accept
+from ellzero.methods.protocol import EndsOnGrid, MaySilence
+from ellzero.pruning import Accept, PruningRule
+from ellzero.quantise.grids import LogGrid
 from ellzero.quantise.on_grid import OnGrid
-from ellzero.training.stages import (
-    Anneal,
-    Cycles,
-    Epochs,
-    FinalPrune,
-    GridTraining,
-    LearningRate,
-    Saturation,
-    Stage,
-    Truncate,
-    Warm,
-    rate_at,
-)
+from ellzero.training.recipe import Cycles, GridTraining, LearningRate, Recipe, Saturation
 from ellzero.types import Phase
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The arguments of `sparsify` that say what is done when."""
+class Truncate:
+    """Keeps the `keep` weights with the largest score |w| * v^power, for each bit that they cost where they are `priced`."""
 
-    method: Method
-    epochs: Epochs
-    prelude_lr: LearningRate
-    lr: LearningRate
-    fine_tune_lr: LearningRate
+    keep: int
+    power: float = 0.0
+    priced: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalPrune:
+    """Random gradient pruning, a mask, random gradient pruning, fold.
+
+    The mask keeps the largest `keep`, or what fits into a file of `limit` bytes, or what TAMADE finds where both are None. Where there is a
+    `rule`, it chooses in the place of magnitude and TAMADE.
+    """
+
     accept: Accept
     keep: int | None = None
-    warm: Warm | None = None
-    cycles: Cycles | None = None
-    anneal: Anneal | None = None
-    saturation: Saturation | None = None
+    power: float = 0.0
+    priced: bool = False
     limit: int | None = None
-    on_grid: GridTraining | None = None
+    rule: PruningRule | None = None
+    grid: LogGrid = field(default_factory=LogGrid)
 
 
-def prelude_stage(plan: Plan) -> Stage:
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One stretch of training.
+
+    Attributes:
+        name: what logs call it.
+        phase: the phase it belongs to.
+        epochs: passes over the training data; 0 does only what comes before.
+        lr: learning rate over the stage.
+        method: what regularises.
+        before: what is done to the network first.
+        frozen: train under the mask of what is non-zero when the stage starts.
+        regrow: with `frozen`, how many more weights the mask admits, as a fraction of the non-zeros.
+        distilled: mix in the teacher's labels, where there is a teacher.
+        compact: remove dead units and inputs physically while the stage runs.
+        saturation: end by appendix G instead of after `epochs`.
+        max_epochs: the end where it never saturates.
+    """
+
+    name: str
+    phase: Phase
+    epochs: int
+    lr: LearningRate
+    method: Method = field(default_factory=Unregularised)
+    before: Truncate | FinalPrune | None = None
+    frozen: bool = False
+    regrow: float = 0.0
+    distilled: bool = True
+    compact: bool = True
+    saturation: Saturation | None = None
+    max_epochs: int = 0
+
+
+def value_of(lr: LearningRate, progress: float) -> float:
+    """Computes a learning rate, constant or moving, at a stage's progress in [0, 1]."""
+    return lr if isinstance(lr, float | int) else lr(min(max(progress, 0.0), 1.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A recipe with what a target makes of it.
+
+    Attributes:
+        recipe: the recipe.
+        method: what regularises.
+        keep: how many weights the final masks keep; None leaves it to `limit`, or to TAMADE.
+        limit: the most bytes that the file may take.
+        grid_training: last passes on a grid, the recipe's or what the target needs.
+    """
+
+    recipe: Recipe
+    method: Method
+    keep: int | None = None
+    limit: int | None = None
+    grid_training: GridTraining | None = None
+
+
+def prelude_stage(recipe: Recipe) -> Stage:
     """Builds the stage that trains the dense network, the baseline of every error increase and the teacher of a distillation."""
-    return Stage(name="prelude", phase=Phase.PRELUDE, epochs=plan.epochs.prelude, lr=plan.prelude_lr, distilled=False, compact=False)
+    return Stage(name="prelude", phase=Phase.PRELUDE, epochs=recipe.epochs.prelude, lr=recipe.prelude_lr, distilled=False, compact=False)
 
 
 def sparse_stages(plan: Plan) -> list[Stage]:
@@ -51,82 +105,98 @@ def sparse_stages(plan: Plan) -> list[Stage]:
     Raises:
         ValueError: cycles without a number of non-zeros to arrive at.
     """
-    if isinstance(plan.method, Unregularised) and plan.keep is None:
+    recipe, method = plan.recipe, plan.method
+    if is_silent(method) and not isinstance(method, EndsOnGrid) and plan.keep is None:
         return []
-    regularise, fine_tune = Phase.REGULARISE, Phase.FINE_TUNE
+    if recipe.cycles is not None and plan.keep is None:
+        raise ValueError("Recipe(cycles=...) needs a number to arrive at: pass target=lz.NonZeros(n) with it")
     stages: list[Stage] = []
-    if plan.warm is not None:
-        stages.append(Stage(name="warm", phase=regularise, epochs=plan.warm.epochs, lr=plan.warm.lr, method=plan.warm.method))
-    until = plan.saturation
+    if (warm := recipe.warm) is not None:
+        stages.append(Stage(name="warm", phase=Phase.REGULARISE, epochs=warm.epochs, lr=warm.lr, method=warm.method))
     stages.append(
         Stage(
             name="regularise",
-            phase=regularise,
-            epochs=plan.epochs.regularise,
-            lr=plan.lr,
-            method=plan.method,
-            saturation=until,
-            max_epochs=until.max_regularise if until else 0,
+            phase=Phase.REGULARISE,
+            epochs=recipe.epochs.regularise,
+            lr=recipe.lr,
+            method=method,
+            saturation=recipe.saturation,
+            max_epochs=recipe.saturation.max_regularise if recipe.saturation else 0,
         )
     )
-    cycles, method = plan.cycles, _method_at(plan.method, 1.0)
-    if cycles is not None:
-        if plan.keep is None:
-            raise ValueError("cycles= needs a number to arrive at: pass target=lz.NonZeros(n) with it")
-        counts = cycles.counts(plan.keep)
-        for number, keep in enumerate(counts, start=1):
-            progress = (number - 1) / max(1, len(counts) - 1)
-            method = cycles.method or plan.method
-            method = method if cycles.restarts else _method_at(method, progress)
-            stages.append(
-                Stage(
-                    name=f"cycle {number}",
-                    phase=regularise,
-                    epochs=cycles.epochs,
-                    lr=rate_at(cycles.lr, progress),
-                    method=method,
-                    before=Truncate(keep=keep, power=cycles.power, priced=cycles.priced),
-                    frozen=cycles.regrow is not None,
-                    regrow=cycles.regrow or 0.0,
-                )
+    last = _method_at(method, 1.0)
+    if recipe.cycles is not None and plan.keep is not None:
+        stages += _cycle_stages(recipe.cycles, method, plan.keep)
+        last = _method_at(stages[-1].method, 1.0)
+    return [*stages, *_final_stages(plan, last), *_grid_stages(plan.grid_training)]
+
+
+def is_silent(method: Method) -> bool:
+    """Tells whether a method has no penalty by intention."""
+    return isinstance(method, MaySilence) and method.silent
+
+
+def _cycle_stages(cycles: Cycles, method: Method, target: int) -> list[Stage]:
+    counts = cycles.counts(target)
+    stages: list[Stage] = []
+    for number, keep in enumerate(counts, start=1):
+        progress = (number - 1) / max(1, len(counts) - 1)
+        regulariser = cycles.method or method
+        stages.append(
+            Stage(
+                name=f"cycle {number}",
+                phase=Phase.REGULARISE,
+                epochs=cycles.epochs,
+                lr=value_of(cycles.lr, progress),
+                method=regulariser if cycles.restarts else _method_at(regulariser, progress),
+                before=Truncate(keep=keep, power=cycles.power, priced=cycles.priced),
+                frozen=cycles.regrow is not None,
+                regrow=cycles.regrow or 0.0,
             )
-        method = _method_at(method, 1.0)
-    on_grid = plan.on_grid or GridTraining()
+        )
+    return stages
+
+
+def _final_stages(plan: Plan, method: Method) -> list[Stage]:
+    """Builds the final pruning with what follows it: fine-tuning, or an anneal with `method` on and a finish without."""
+    recipe, cycles, until = plan.recipe, plan.recipe.cycles, plan.recipe.saturation
+    on_grid = plan.grid_training or GridTraining()
     prune = FinalPrune(
-        accept=plan.accept,
+        accept=recipe.accept,
         keep=None if plan.limit else plan.keep,
         power=cycles.power if cycles else 0.0,
         priced=cycles.priced if cycles else plan.limit is not None,
         limit=plan.limit and on_grid.before_saving(plan.limit),
+        rule=recipe.rule,
         grid=on_grid.grid,
     )
-    if plan.anneal is None:
-        stages.append(
-            Stage(
-                name="fine-tune",
-                phase=fine_tune,
-                epochs=plan.epochs.fine_tune,
-                lr=plan.fine_tune_lr,
-                before=prune,
-                frozen=True,
-                saturation=until,
-                max_epochs=until.max_fine_tune if until else 0,
-            )
+    if (anneal := recipe.anneal) is None:
+        fine_tune = Stage(
+            name="fine-tune",
+            phase=Phase.FINE_TUNE,
+            epochs=recipe.epochs.fine_tune,
+            lr=recipe.fine_tune_lr,
+            before=prune,
+            frozen=True,
+            saturation=until,
+            max_epochs=until.max_fine_tune if until else 0,
         )
-        return stages + _grid_stages(plan)
-    anneal = plan.anneal
+        return [fine_tune]
     # The penalty stays on during the anneal, which is why its phase is not FINE_TUNE: methods are silent there.
-    stages.append(
-        Stage(
-            name="anneal", phase=regularise, epochs=anneal.epochs, lr=anneal.lr, method=anneal.method or method, before=prune, frozen=True
-        )
+    annealing = Stage(
+        name="anneal",
+        phase=Phase.REGULARISE,
+        epochs=anneal.epochs,
+        lr=anneal.lr,
+        method=anneal.method or method,
+        before=prune,
+        frozen=True,
     )
-    stages.append(Stage(name="finish", phase=fine_tune, epochs=anneal.finish_epochs, lr=anneal.finish_lr, frozen=True))
-    return stages + _grid_stages(plan)
+    finish = Stage(name="finish", phase=Phase.FINE_TUNE, epochs=anneal.finish_epochs, lr=anneal.finish_lr, frozen=True)
+    return [annealing, finish]
 
 
-def _grid_stages(plan: Plan) -> list[Stage]:
-    last = plan.on_grid
+def _grid_stages(last: GridTraining | None) -> list[Stage]:
     if last is None:
         return []
     method = OnGrid(grid=last.grid, bit_price=last.bit_price)
@@ -137,7 +207,5 @@ def _method_at(method: Method, progress: float) -> Method:
     """Fixes what a method's schedules say at a point of progress."""
     if not (is_dataclass(method) and moves(method)):
         return method
-    return replace(
-        method,
-        **{one.name: getattr(method, one.name)(progress) for one in fields(method) if isinstance(getattr(method, one.name), Schedule)},
-    )
+    values = {field.name: getattr(method, field.name) for field in fields(method)}
+    return replace(method, **{name: value(progress) for name, value in values.items() if isinstance(value, Schedule)})

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from ellzero.data import Augmentation, Dataset, Images, Part, Resident, load_held_out, load_images, split
+from ellzero.data import Dataset, Images, Part, Resident, load_held_out, load_images, split
 from ellzero.models import VGG16, DigitsMLP, LeNet5Caffe, LeNet300, MLP3x512
-from ellzero.training import Batches, ErrorFn, LossFn, classification_error, classification_loss
+from ellzero.training.batches import Batches, ErrorFn, LossFn, classification_error, classification_loss
+from ellzero.training.presets import DataTreatment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,6 @@ class Problem:
 
     Attributes:
         train: training batches.
-        judge: the training data without shuffling or augmentation: TAMADE and code lengths are measured on it; `train` where None.
         valid: held-out batches, or None.
         test: returns the test batches. It is called once, when the network is final: nothing that is measured on them chooses anything.
         loss_fn: (model, batch) -> mean loss in nats.
@@ -33,7 +33,6 @@ class Problem:
     train: Batches
     test: Callable[[], Batches]
     samples: int
-    judge: Batches | None = None
     valid: Batches | None = None
     loss_fn: LossFn = classification_loss
     error_fn: ErrorFn | None = classification_error
@@ -118,11 +117,7 @@ def image_problem(
     directory: str | None,
     *,
     seed: int,
-    batch_size: int,
-    train_size: int | None,
-    validation: int,
-    augment: Augmentation | None,
-    copies: int | None = None,
+    treatment: DataTreatment,
     channels: bool = False,
 ) -> Problem:
     """Builds the problem of classifying one of the image sets known by name.
@@ -131,11 +126,7 @@ def image_problem(
         dataset: which set.
         directory: where its files are; None for ELLZERO_DATA.
         seed: order and augmentation of the training images; the split is always the same.
-        batch_size: images a batch.
-        train_size: images trained on; None for all that are not held out.
-        validation: images held out; CIFAR-10 holds out its file 5 whatever is said here.
-        augment: changes training images.
-        copies: how many augmented copies are made once; None augments anew in each epoch.
+        treatment: batches, held-out images and augmentation; CIFAR-10 holds out its file 5 whatever is said here.
         channels: whether grey images are given one channel, as convolutions want them.
     """
 
@@ -144,16 +135,23 @@ def image_problem(
 
     images, valid = shaped(load_images(dataset, directory)), load_held_out(dataset, directory)
     if valid is None:
-        parts = split(len(images), validation, seed=123)
+        parts = split(len(images), treatment.validation, seed=123)
         images, valid = images.take(parts.train), images.take(parts.validation)
-    train = images if train_size is None else images.take(torch.arange(min(train_size, len(images))))
+    train = images if treatment.train_size is None else images.take(torch.arange(min(treatment.train_size, len(images))))
 
     def test() -> Batches:
         return resident(shaped(load_images(dataset, directory, Part.TEST)))
 
     return Problem(
-        train=Resident(train.inputs, train.labels, batch_size=batch_size, seed=seed, augment=augment, copies=copies, white=train.white),
-        judge=resident(train),
+        train=Resident(
+            train.inputs,
+            train.labels,
+            batch_size=treatment.batch_size,
+            seed=seed,
+            augment=treatment.augment,
+            copies=treatment.copies,
+            white=train.white,
+        ),
         valid=resident(valid),
         test=test,
         samples=len(train),

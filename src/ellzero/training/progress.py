@@ -1,15 +1,30 @@
-"""A progress bar with a time estimate, on a terminal only."""
+"""How a run shows how far it is: a bar on a terminal, and whoever wants to know of each epoch."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress as Bar, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from ellzero.training.stages import Stage
+from ellzero.training.plan import Stage
 from ellzero.training.task import Epoch
 
 
+@dataclass(frozen=True, kw_only=True)
 class Progress:
+    """How a run tells how far it is.
+
+    Attributes:
+        bar: whether a bar is shown where stderr is a terminal.
+        on_epoch: called with the figures of each epoch.
+    """
+
+    bar: bool = True
+    on_epoch: Callable[[Epoch], None] | None = None
+
+
+class ProgressBar:
     """Shows stage, loss and non-zeros on stderr while a run goes on; silent where stderr is not a terminal."""
 
     def __init__(self, shown: bool) -> None:
@@ -27,7 +42,7 @@ class Progress:
         self.task: TaskID | None = None
         self.stage: Stage | None = None
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "ProgressBar":
         self.bar.start()
         return self
 

@@ -1,4 +1,4 @@
-"""Targets of a run, and the search over log alpha for the sparsest network within a tolerated error."""
+"""The search over log alpha for the sparsest network within a tolerated error."""
 
 import math
 from collections.abc import Sequence
@@ -44,8 +44,8 @@ def next_alpha(tries: Sequence[Try], first: float, target: ErrorIncrease, factor
         return None
     if not tries:
         return first
-    accepted = [one.alpha for one in tries if one.accepted]
-    refused = [one.alpha for one in tries if not one.accepted]
+    accepted = [attempt.alpha for attempt in tries if attempt.accepted]
+    refused = [attempt.alpha for attempt in tries if not attempt.accepted]
     if not refused:
         return max(accepted) * factor
     if not accepted:
@@ -63,7 +63,7 @@ def next_alpha(tries: Sequence[Try], first: float, target: ErrorIncrease, factor
 
 def best_try(tries: Sequence[Try]) -> Try:
     """Picks the accepted try with the fewest non-zeros, or, where none was accepted, the one with the least error."""
-    accepted = [one for one in tries if one.accepted]
+    accepted = [attempt for attempt in tries if attempt.accepted]
     if accepted:
-        return min(accepted, key=lambda one: one.nonzeros)
-    return min(tries, key=lambda one: math.inf if one.error_increase is None else one.error_increase)
+        return min(accepted, key=lambda attempt: attempt.nonzeros)
+    return min(tries, key=lambda attempt: math.inf if attempt.error_increase is None else attempt.error_increase)

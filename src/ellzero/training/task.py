@@ -1,19 +1,16 @@
 """What a run is given and what it says: the task, its reports, and the lines of its history."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ellzero.data import Augmentation
-from ellzero.params import Selector
 from ellzero.training.batches import Batch, Batches, ErrorFn, LossFn
-from ellzero.training.distill import Distill
-from ellzero.training.stages import Stage
-
-OptimizerFactory = Callable[[Sequence[Tensor]], torch.optim.Optimizer]
+from ellzero.training.plan import Stage
+from ellzero.training.recipe import Recipe
+from ellzero.training.search import Try
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,18 +50,24 @@ class Epoch:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What does not change over a run: the data, the losses, and how steps are made."""
+    """What does not change over a run.
+
+    Attributes:
+        loss_fn: (model, batch) -> mean loss in nats.
+        train: training batches.
+        valid: held-out batches, or None.
+        accept_on: the batches on which TAMADE measures.
+        error_fn: (model, batch) -> (errors, decisions), or None where errors are not counted.
+        recipe: how the network is trained.
+        seed: seeds augmentation and what methods draw.
+    """
 
     loss_fn: LossFn
     train: Batches
     valid: Batches | None
-    judge: Batches
+    accept_on: Batches
     error_fn: ErrorFn | None
-    select: Selector
-    optimizer: OptimizerFactory
-    augment: Augmentation | None
-    distill: Distill | None
-    compact: bool
+    recipe: Recipe
     seed: int
 
 
@@ -94,16 +97,77 @@ class Pruning(NamedTuple):
     pruned: dict[str, Tensor] = {}  # noqa: RUF012
 
 
+@dataclass(kw_only=True)
+class Position:
+    """Where a run stands.
+
+    Attributes:
+        attempt: number of the try, where a target is searched for; 0 otherwise.
+        stage: index of the stage, the prelude being 0.
+        epoch: epochs done in the stage.
+        batch: batches done in the epoch.
+        begun: whether what precedes the stage's training has been done.
+        total_epochs: epochs done in the run.
+        total_steps: optimizer steps done in the run.
+    """
+
+    attempt: int = 0
+    stage: int = 0
+    epoch: int = 0
+    batch: int = 0
+    begun: bool = False
+    total_epochs: int = 0
+    total_steps: int = 0
+
+    def begin_stage(self, stage: int) -> None:
+        """Moves to the beginning of a stage."""
+        self.stage, self.epoch, self.batch, self.begun = stage, 0, 0, False
+
+
+@dataclass(kw_only=True)
+class Search:
+    """What a search for a target knows so far.
+
+    Attributes:
+        dense_error: validation error of the dense network, as a fraction; None before it is measured.
+        tries: what was tried.
+        start: weights from which the next try starts.
+        start_alpha: alpha of the try that they come from; None for the dense network.
+        best: weights of the best try.
+        best_pruning: the networks around its final pruning.
+    """
+
+    dense_error: float | None = None
+    tries: list[Try] = field(default_factory=list[Try])
+    start: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    start_alpha: float | None = None
+    best: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    best_pruning: Pruning = Pruning()  # noqa: RUF009  # a tuple
+
+    def state(self) -> dict[str, Any]:
+        """Returns plain values and tensors, for a checkpoint."""
+        return {**vars(self), "tries": [vars(attempt) for attempt in self.tries], "best_pruning": list(self.best_pruning)}
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any]) -> "Search":
+        """Makes a search of what `state` returned."""
+        values = dict(state)
+        values["tries"] = [Try(**attempt) for attempt in state["tries"]]
+        values["best_pruning"] = Pruning(*state["best_pruning"])
+        return cls(**values)
+
+
 def augmented(task: Task, batch: Batch, epoch: int, number: int) -> Batch:
     """Augments a batch's inputs, seeded by its position alone, so that a resumed run draws what an uninterrupted one draws.
 
     Raises:
         TypeError: the batch is no tuple that begins with a tensor.
     """
-    if task.augment is None:
+    augment = task.recipe.augment
+    if augment is None:
         return batch
     if not (isinstance(batch, tuple | list) and batch and isinstance(batch[0], Tensor)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError("augment= needs batches that are tuples whose first element is the input tensor")
     seed = (task.seed * 1_000_003 + epoch) * 1_000_003 + number
-    draws = torch.rand(len(batch[0]), task.augment.num_draws, generator=torch.Generator().manual_seed(seed % 2**63))
-    return (task.augment.apply(batch[0], draws), *batch[1:])
+    draws = torch.rand(len(batch[0]), augment.num_draws, generator=torch.Generator().manual_seed(seed % 2**63))
+    return (augment.apply(batch[0], draws), *batch[1:])

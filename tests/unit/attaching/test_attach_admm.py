@@ -11,7 +11,7 @@ from ellzero.attaching._attach import attach
 from ellzero.data import Resident
 from ellzero.methods import ADMM, admm_masks, geometric
 from ellzero.params import everything
-from ellzero.training import Epochs, classification_loss, sparsify
+from ellzero.training import Epochs, Recipe, classification_loss, sparsify
 from training_problems import digits_batches, small_network
 
 METHODS = [
@@ -76,12 +76,8 @@ def test_sparsify_learns_digits_with_few_weights() -> None:
         train=train_batches,
         valid=valid,
         method=ADMM(alpha=3e-4, tau=geometric(0.8, 0.2, end=0.9), every=5, settle=0.95),
-        select=everything,
-        epochs=Epochs(prelude=15, regularise=30, fine_tune=10),
-        prelude_lr=5e-3,
-        lr=5e-3,
-        error_fn=None,
         progress=False,
+        recipe=Recipe(select=everything, epochs=Epochs(prelude=15, regularise=30, fine_tune=10), prelude_lr=5e-3, lr=5e-3),
     )
     assert result.nonzeros < 0.5 * result.parameters
     assert result.history[-1].valid_loss is not None

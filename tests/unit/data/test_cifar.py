@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from ellzero.data import Dataset, Images, Part, find_data, load_cifar10, load_held_out, standardised
+from ellzero.training.presets import DataTreatment
 from ellzero.training.problem import NETWORKS, dataset_for, image_problem, wants_channels
 
 
@@ -109,9 +110,7 @@ def test_a_problem_trains_on_files_1_to_3_and_holds_out_5(tmp_path: Path):
     for number in (1, 2, 3, 5):
         write(tmp_path, f"data_batch_{number}.bin", label=number)
     write(tmp_path, "test_batch_first1000.bin", 1000, label=9)
-    problem = image_problem(
-        Dataset.CIFAR10, str(tmp_path), seed=0, batch_size=500, train_size=None, validation=7, augment=None, channels=True
-    )
+    problem = image_problem(Dataset.CIFAR10, str(tmp_path), seed=0, treatment=DataTreatment(batch_size=500, validation=7), channels=True)
     assert problem.samples == 30_000
     assert problem.valid is not None
     inputs, labels = next(iter(problem.valid))
@@ -123,7 +122,9 @@ def test_a_problem_trains_on_files_1_to_3_and_holds_out_5(tmp_path: Path):
 
 def test_grey_images_get_a_channel_where_the_network_wants_one():
     for channels, shape in ((False, (32, 8, 8)), (True, (32, 1, 8, 8))):
-        problem = image_problem(Dataset.DIGITS, None, seed=0, batch_size=32, train_size=100, validation=50, augment=None, channels=channels)
+        problem = image_problem(
+            Dataset.DIGITS, None, seed=0, treatment=DataTreatment(batch_size=32, train_size=100, validation=50), channels=channels
+        )
         assert problem.valid is not None
         assert next(iter(problem.train)).inputs.shape == shape
         assert next(iter(problem.valid)).inputs.shape[1:] == shape[1:]

@@ -24,7 +24,7 @@ from ellzero.params import count_nonzeros, masks_from_zeros, select_parameters
 from ellzero.pruning import Within, magnitude_masks, random_gradient, tamade
 from ellzero.surgery import fold, shrink
 from ellzero.targets import NonZeros
-from ellzero.training import CollapseError, Epochs, classification_loss, recalibrate_batchnorm, sparsify
+from ellzero.training import CollapseError, Epochs, Recipe, classification_loss, recalibrate_batchnorm, sparsify
 from training_problems import digits_batches, small_network
 
 
@@ -59,9 +59,10 @@ def test_story_03_retraining_never_forgets_the_mask() -> None:
         train=data,
         method=Unregularised(),
         target=NonZeros(300),
-        epochs=Epochs(prelude=2, regularise=0, fine_tune=3),
-        optimizer=lambda params: torch.optim.AdamW(params, weight_decay=0.5),
         progress=False,
+        recipe=Recipe(
+            epochs=Epochs(prelude=2, regularise=0, fine_tune=3), optimizer=lambda params: torch.optim.AdamW(params, weight_decay=0.5)
+        ),
     )
     for name, parameter in select_parameters(result.model).items():
         assert int(torch.count_nonzero(parameter.detach()[result.after_rgp[name] == 0])) == 0
@@ -263,8 +264,8 @@ def test_story_28_a_network_cut_in_two_is_an_error_though_no_layer_is_empty() ->
             train=[(torch.rand(16, 3, generator=torch.Generator().manual_seed(0)), torch.arange(16) % 2)],
             method=Unregularised(),
             target=NonZeros(count),
-            epochs=Epochs(prelude=0, regularise=0, fine_tune=0),
             progress=False,
+            recipe=Recipe(epochs=Epochs(prelude=0, regularise=0, fine_tune=0)),
         )
 
     with pytest.raises(CollapseError, match=r"everything in 0\.weight was pruned.*lower alpha or ask for more non-zeros"):

@@ -12,7 +12,7 @@ from ellzero.data import Shifts
 from ellzero.methods import DRR, RL1
 from ellzero.params import everything
 from ellzero.targets import ErrorIncrease, NonZeros
-from ellzero.training import Anneal, Checkpoint, Cycles, Distill, Epochs, GridTraining, Warm, classification_loss, sparsify
+from ellzero.training import Anneal, Checkpoint, Cycles, Distill, Epochs, GridTraining, Recipe, Warm, classification_loss, sparsify
 from ellzero.training.checkpoint import Clock, load, save
 from training_problems import digits_batches, equal, small_network
 
@@ -20,14 +20,14 @@ EVERYTHING = {
     "warm": Warm(method=RL1(alpha=1e-4, proximal=True), epochs=1),
     "cycles": Cycles(start=900, count=2, epochs=1),
     "anneal": Anneal(epochs=1, finish_epochs=1),
-    "target": NonZeros(250),
-    "on_grid": GridTraining(epochs=1, bit_price=1e-5),
+    "grid_training": GridTraining(epochs=1, bit_price=1e-5),
 }
-PLANS = {"full": EVERYTHING, "search": {"target": ErrorIncrease(0.1, tries=2)}}
+PLANS = {"full": (NonZeros(250), EVERYTHING), "search": (ErrorIncrease(0.1, tries=2), {})}
 
 
 def run(path: Path | None, *, resume: bool = False, plan: str = "full"):
     train, valid = digits_batches()
+    target, more = PLANS[plan]
     checkpoint = None if path is None else Checkpoint(path=path, seconds=0.0, resume=resume)
     return sparsify(
         small_network(),
@@ -35,14 +35,17 @@ def run(path: Path | None, *, resume: bool = False, plan: str = "full"):
         train=train,
         valid=valid,
         method=DRR(alpha=1e-3, proximal=True),
-        epochs=Epochs(prelude=1, regularise=2, fine_tune=1),
-        lr=3e-3,
-        select=everything,
-        augment=Shifts(pixels=1),
-        distill=Distill(),
         checkpoint=checkpoint,
         progress=False,
-        **PLANS[plan],
+        target=target,
+        recipe=Recipe(
+            **more,
+            epochs=Epochs(prelude=1, regularise=2, fine_tune=1),
+            lr=3e-3,
+            select=everything,
+            augment=Shifts(pixels=1),
+            distill=Distill(),
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from ellzero.params import count_nonzeros, everything, select_parameters
 from ellzero.quantise.grids import LogGrid
 from ellzero.targets import Bytes
 from ellzero.training.estimate import estimated_bits
-from ellzero.training.file_size import Named, coded_bytes, expected_nonzeros, magnitudes_of, prune_to_fit_, weight_bits
+from ellzero.training.file_size import Named, coded_bytes, expected_nonzeros, magnitudes_of, prune_smallest_to_fit_, weight_bits
 
 
 def model() -> nn.Module:
@@ -22,7 +22,7 @@ def test_as_many_weights_stay_as_fit() -> None:
     quantiser = Named(names=list(params), grid=LogGrid())
     order = torch.cat([p.detach().abs().flatten() for p in params.values()]).sort(descending=True).values
 
-    left = prune_to_fit_(params, magnitudes_of(params), lambda: coded_bytes(network, quantiser), 500)
+    left = prune_smallest_to_fit_(params, magnitudes_of(params), lambda: coded_bytes(network, quantiser), 500)
 
     assert left == count_nonzeros(network)
     assert 480 < coded_bytes(network, quantiser) <= 500
@@ -38,9 +38,9 @@ def test_what_fits_already_is_left_alone_and_what_never_fits_is_refused() -> Non
     network = model()
     params = select_parameters(network, everything)
     before = {name: p.detach().clone() for name, p in params.items()}
-    assert prune_to_fit_(params, magnitudes_of(params), lambda: coded_bytes(network, None), 1 << 20) == count_nonzeros(network)
+    assert prune_smallest_to_fit_(params, magnitudes_of(params), lambda: coded_bytes(network, None), 1 << 20) == count_nonzeros(network)
     with pytest.raises(ValueError, match="without any weight it takes"):
-        prune_to_fit_(params, magnitudes_of(params), lambda: coded_bytes(network, None), 5)
+        prune_smallest_to_fit_(params, magnitudes_of(params), lambda: coded_bytes(network, None), 5)
     assert all(torch.equal(before[name], p.detach()) for name, p in params.items())
 
 

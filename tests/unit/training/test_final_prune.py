@@ -5,7 +5,7 @@ from torch.nn import functional
 
 from ellzero.params import everything, select_parameters
 from ellzero.training.final_prune import CollapseError, example_input, grown_masks, require_alive, scores, truncate_
-from ellzero.training.stages import Truncate
+from ellzero.training.plan import Truncate
 from training_problems import digits_batches, small_network
 
 

@@ -9,18 +9,19 @@ from torch.nn import functional
 from ellzero.archive.load import load_model
 from ellzero.archive.save import save_model
 from ellzero.data import Shifts
-from ellzero.methods import DRR, PMMP, RL1, ExactGates, Unregularised, ramp
+from ellzero.methods import DRR, PMMP, RL1, Cosine, ExactGates, Unregularised, ramp
 from ellzero.params import count_nonzeros, everything, select_parameters, weights
 from ellzero.pruning import random_gradient
 from ellzero.quantise.grids import LogGrid
 from ellzero.targets import Bytes, ErrorIncrease, NonZeros
 from ellzero.training import (
     Anneal,
-    Cosine,
     Cycles,
     Distill,
     Epochs,
     GridTraining,
+    Progress,
+    Recipe,
     Saturation,
     Warm,
     classification_error,
@@ -35,8 +36,10 @@ METHOD = DRR(alpha=1e-3, proximal=True)
 
 def run(model=None, **changes):
     train, valid = digits_batches()
-    settings = {"train": train, "valid": valid, "method": METHOD, "epochs": SHORT, "lr": 3e-3, "progress": False, "select": everything}
-    return sparsify(model or small_network(), classification_loss, **{**settings, **changes})
+    arguments = {"train": train, "valid": valid, "method": METHOD, "progress": False}
+    arguments |= {name: changes.pop(name) for name in ("train", "valid", "method", "target", "seed", "progress") if name in changes}
+    recipe = Recipe(**{"epochs": SHORT, "lr": 3e-3, "select": everything, **changes})
+    return sparsify(model or small_network(), classification_loss, recipe=recipe, **arguments)
 
 
 def test_the_given_model_is_left_alone():
@@ -79,7 +82,7 @@ def test_the_number_of_nonzeros_counts_what_is_regularised():
 @pytest.mark.parametrize("price", [{}, {"bit_price": 3e-4, "saves": 0.1}])
 @pytest.mark.parametrize("cycles", [None, Cycles(start=1000, count=3, epochs=1, restarts=True)])
 def test_bytes_is_met_by_the_file_and_the_file_holds_what_was_trained(cycles, price, tmp_path):
-    result = run(target=Bytes(700), cycles=cycles, on_grid=GridTraining(epochs=2, lr=1e-3, **price))
+    result = run(target=Bytes(700), cycles=cycles, grid_training=GridTraining(epochs=2, lr=1e-3, **price))
     path = tmp_path / "net.l0"
     save_model(result.model, path, quantise=result.quantiser)
     assert 600 < path.stat().st_size <= 700
@@ -92,7 +95,7 @@ def test_bytes_is_met_by_the_file_and_the_file_holds_what_was_trained(cycles, pr
 
 
 def test_a_grid_without_a_size_is_a_last_stretch_of_training():
-    result = run(target=NonZeros(300), on_grid=GridTraining(grid=LogGrid(1.5, num_levels=5), epochs=1))
+    result = run(target=NonZeros(300), grid_training=GridTraining(grid=LogGrid(1.5, num_levels=5), epochs=1))
     assert 250 < result.nonzeros <= 300
     assert all(len(p[p != 0].abs().unique()) <= 5 for p in select_parameters(result.model, everything).values())
     assert result.quantiser is not None
@@ -243,10 +246,8 @@ def test_dictionaries_and_objects_with_logits_work():
         train=batches,
         method=METHOD,
         target=NonZeros(200),
-        select=everything,
-        epochs=SHORT,
-        distill=Distill(),
         progress=False,
+        recipe=Recipe(select=everything, epochs=SHORT, distill=Distill()),
     )
     assert result.nonzeros <= 200
     assert next(name for name, _ in result.model.named_parameters()) == "network.layers.0.weight"
@@ -284,7 +285,7 @@ def test_no_warning_escapes_a_usual_run():
 
 def test_on_epoch_sees_each_entry_once():
     seen = []
-    result = run(on_epoch=seen.append)
+    result = run(progress=Progress(bar=False, on_epoch=seen.append))
     assert tuple(seen) == result.history
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ellzero.data import Dataset
 from ellzero.surgery.trace import evaluating
 from ellzero.training import classification_loss
+from ellzero.training.batches import HasPlain, plain_batches
 from ellzero.training.problem import Problem
 
 _READERS: dict[str, tuple[str, ...]] = {
@@ -31,7 +32,7 @@ def require_fit(model: nn.Module, problem: Problem, name: str) -> None:
     Raises:
         ValueError: the network cannot read the inputs, or has no output for some class.
     """
-    batches = problem.valid if problem.judge is None else problem.judge
+    batches = plain_batches(problem.train) if isinstance(problem.train, HasPlain) else problem.valid
     if problem.loss_fn is not classification_loss or batches is None:
         return
     # A loader of the user's, and dropout in eval mode by mistake, may draw from the global generator: the run is not to notice.

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 
 from ellzero.archive.load import load_model
 from ellzero.cli.options.sparsify import Sparsify
-from ellzero.cli.recipes import Recipe
 from ellzero.description import TensorCount, entropy_bits, nats_to_bits
 from ellzero.distributed import canonical_name
 from ellzero.params import aliases, count_nonzeros
 from ellzero.plots import draw_network, plot_curves
 from ellzero.records import Record, versions, write_json
 from ellzero.training import Batches, SparsifyResult, classification_error, error_rate, mean_loss
+from ellzero.training.batches import plain_batches
+from ellzero.training.presets import Preset
 from ellzero.training.problem import Problem
 
 
@@ -40,7 +41,7 @@ class Outcome:
     pictures: tuple[Path, ...]
 
 
-def measure(options: Sparsify, recipe: Recipe, problem: Problem, sparse: SparsifyResult, dense: nn.Module) -> Outcome:
+def measure(options: Sparsify, preset: Preset, problem: Problem, sparse: SparsifyResult, dense: nn.Module) -> Outcome:
     """Measures a finished network on the test data, draws it, and writes the record."""
     folder = options.output
     test = list(problem.test())
@@ -49,7 +50,6 @@ def measure(options: Sparsify, recipe: Recipe, problem: Problem, sparse: Sparsif
     tensors = {name: tensor.detach().numpy() for name, tensor in stored_tensors(sparse.model).items()}
     counts = [TensorCount(shape=tensor.shape, nonzeros=int(np.count_nonzero(tensor))) for tensor in tensors.values()]
     rough = load_model(copy.deepcopy(sparse.model), folder / "quantised.l0")
-    judged = problem.judge if problem.judge is not None else problem.train
     record = Record(
         recipe=options.recipe.value,
         seed=options.seed,
@@ -62,18 +62,18 @@ def measure(options: Sparsify, recipe: Recipe, problem: Problem, sparse: Sparsif
         dense_test_error_percent=error_percent(dense, problem, test),
         file_bytes=(folder / "network.l0").stat().st_size,
         model_bits=entropy_bits(counts),
-        data_bits=nats_to_bits(mean_loss(sparse.model, problem.loss_fn, judged) * problem.samples),
+        data_bits=nats_to_bits(mean_loss(sparse.model, problem.loss_fn, plain_batches(problem.train)) * problem.samples),
         seconds=round(sparse.seconds, 2),
         details={
             "options": dict(options.settings()),
-            "settings": repr(recipe),
+            "settings": preset.settings(),
             "data": problem.name,
             "quantised_bytes": (folder / "quantised.l0").stat().st_size,
             "quantised_test_error_percent": error_percent(rough, problem, test),
             "safetensors_bytes": (folder / "network.safetensors").stat().st_size,
             "nonzero_weights": count_nonzeros(p for _, p in sparse.model.named_parameters() if p.ndim >= 2),
             "valid_error_percent": last_valid_error(sparse),
-            "tries": [asdict(one) for one in sparse.tries],
+            "tries": [asdict(attempt) for attempt in sparse.tries],
             "reached": sparse.reached,
             "wrong_images": None if wrong is None else torch.nonzero(wrong).flatten().tolist(),
             "dense_wrong_images": None if dense_wrong is None else torch.nonzero(dense_wrong).flatten().tolist(),

@@ -26,6 +26,7 @@ from ellzero.quantise.fold_batchnorm import fold_batchnorm_, normalisations
 from ellzero.quantise.grids import UniformGrid
 from ellzero.quantise.synthesise import synthetic_inputs
 from ellzero.surgery.trace import evaluating
+from ellzero.training.batches import plain_batches
 from ellzero.training.problem import Problem, dataset_for, imported, network, resident, wants_channels
 
 SAMPLES, MADE_UP = 128, 64
@@ -172,7 +173,7 @@ def calibration_inputs(data: str, name: str, model: nn.Module, samples: int) -> 
     if ":" in data and not Path(data).exists():
         made = imported(data)()
         if isinstance(made, Problem):
-            return _inputs_of(made.train if made.judge is None else made.judge, samples)
+            return _inputs_of(plain_batches(made.train), samples)
         if isinstance(made, Tensor | Mapping):
             return [made]
         if not isinstance(made, Iterable):

@@ -11,43 +11,45 @@ from ellzero.archive.save import save_model
 from ellzero.cli.jobs.fit import require_fit
 from ellzero.cli.jobs.method import chosen_method
 from ellzero.cli.jobs.outcome import Outcome, measure, show, to_safetensors
-from ellzero.cli.options.sparsify import Sparsify, prepare_folder, remove_folder
-from ellzero.cli.recipes import RECIPES, Recipe, scaled_to_digits
+from ellzero.cli.options.sparsify import RecipeName, Sparsify, prepare_folder, remove_folder
 from ellzero.files.whole import replacing
-from ellzero.methods import Unregularised
 from ellzero.quantise.grids import LogGrid
 from ellzero.records import append_line, read_lines
 from ellzero.targets import Bytes, ErrorIncrease, NonZeros
-from ellzero.training import Checkpoint, Epoch, SparsifyResult, sparsify
+from ellzero.training import Checkpoint, Epoch, Progress, SparsifyResult, sparsify
+from ellzero.training.plan import is_silent
+from ellzero.training.presets import Preset, fast, paper, scaled_to_digits, smallest
 from ellzero.training.problem import Problem, dataset_for, image_problem, imported, network, wants_channels
 
+PRESETS = {RecipeName.PAPER: paper, RecipeName.SMALLEST: smallest, RecipeName.FAST: fast}
 
-def run_sparsify(options: Sparsify, recipe: Recipe | None = None) -> Outcome:
+
+def run_sparsify(options: Sparsify, preset: Preset | None = None) -> Outcome:
     """Runs the command: select, then measure; the test data are read when the network is final.
 
     Args:
         options: what the command line says.
-        recipe: settings in place of those that `options.recipe` names.
+        preset: settings in place of those that `options.recipe` names.
 
     Raises:
         ValueError: options, network or data are not what they should be.
         OSError: a file is missing, or the folder exists or cannot be written.
         KeyboardInterrupt: interrupted; the folder holds a checkpoint.
     """
-    if recipe is None:
-        recipe = RECIPES[options.recipe]()
-        recipe = scaled_to_digits(recipe) if options.model == "digits-mlp" else recipe
-    recipe = with_options(recipe, options)
+    if preset is None:
+        preset = PRESETS[options.recipe]()
+        preset = scaled_to_digits(preset) if options.model == "digits-mlp" else preset
+    preset = with_options(preset, options)
     if options.threads < 1:
         raise ValueError(f"--threads {options.threads}: expected at least 1")
     torch.set_num_threads(options.threads)
     model = network(options.model, options.seed)
-    problem = problem_for(options, recipe, model)
+    problem = problem_for(options, preset, model)
     require_fit(model, problem, options.model)
     prepare_folder(options)
     folder = options.output
     try:
-        sparse = select_network(model, problem, recipe, folder, seed=options.seed, resume=options.resume, progress=not options.quiet)
+        sparse = select_network(model, problem, preset, folder, seed=options.seed, resume=options.resume, progress=not options.quiet)
     except (ValueError, TypeError):
         if not (folder / "log.jsonl").exists():
             remove_folder(folder)
@@ -56,7 +58,7 @@ def run_sparsify(options: Sparsify, recipe: Recipe | None = None) -> Outcome:
         file.write(to_safetensors(sparse.model))
     save_model(sparse.model, folder / "network.l0")
     save_model(sparse.model, folder / "quantised.l0", quantise=sparse.quantiser or LogGrid())
-    outcome = measure(options, recipe, problem, sparse, model)
+    outcome = measure(options, preset, problem, sparse, model)
     (folder / "checkpoint.pt").unlink(missing_ok=True)
     if not options.quiet:
         show(outcome, folder)
@@ -81,14 +83,14 @@ def run_demo(folder: Path, seed: int, *, has_data: bool) -> Outcome:
     return run_sparsify(Sparsify(model="digits-mlp", output=folder, seed=seed))
 
 
-def with_options(recipe: Recipe, options: Sparsify) -> Recipe:
-    """Replaces what the command line says of a recipe.
+def with_options(preset: Preset, options: Sparsify) -> Preset:
+    """Replaces what the command line says of a preset.
 
     Raises:
         ValueError: options that contradict each other.
     """
-    method = chosen_method(recipe.method, options)
-    target = recipe.target
+    method = chosen_method(preset.method, options)
+    target = preset.target
     targets = {"--nonzeros": options.nonzeros, "--file-bytes": options.file_bytes, "--error-increase": options.error_increase}
     given = [name for name, value in targets.items() if value is not None]
     if len(given) > 1:
@@ -97,16 +99,16 @@ def with_options(recipe: Recipe, options: Sparsify) -> Recipe:
         target = NonZeros(options.nonzeros)
     if options.file_bytes is not None:
         target = Bytes(options.file_bytes)
-    more = dict(recipe.options)
+    recipe = preset.recipe
     if options.error_increase is not None:
         target = ErrorIncrease(options.error_increase / 100)
-        more.pop("cycles", None)
-    if isinstance(method, Unregularised) and options.nonzeros is None and options.file_bytes is None:
+        recipe = replace(recipe, cycles=None)
+    if is_silent(method) and options.nonzeros is None and options.file_bytes is None:
         target = None
-    return replace(recipe, method=method, target=target, options=more)
+    return replace(preset, method=method, target=target, recipe=recipe)
 
 
-def problem_for(options: Sparsify, recipe: Recipe, model: nn.Module) -> Problem:
+def problem_for(options: Sparsify, preset: Preset, model: nn.Module) -> Problem:
     """Finds the data: a user's `module:function`, or an image set known by name.
 
     Raises:
@@ -125,17 +127,13 @@ def problem_for(options: Sparsify, recipe: Recipe, model: nn.Module) -> Problem:
         dataset,
         directory,
         seed=options.seed,
-        batch_size=recipe.batch_size,
-        train_size=recipe.train_size,
-        validation=recipe.validation,
-        augment=recipe.augment,
-        copies=recipe.copies,
+        treatment=preset.data,
         channels=wants_channels(model),
     )
 
 
 def select_network(
-    model: nn.Module, problem: Problem, recipe: Recipe, folder: Path, *, seed: int, resume: bool = False, progress: bool = False
+    model: nn.Module, problem: Problem, preset: Preset, folder: Path, *, seed: int, resume: bool = False, progress: bool = False
 ) -> SparsifyResult:
     """Trains and sparsifies; reads no test data."""
     log = folder / "log.jsonl"
@@ -153,14 +151,10 @@ def select_network(
         problem.loss_fn,
         train=problem.train,
         valid=problem.valid,
-        judge=problem.judge,
-        method=recipe.method,
-        target=recipe.target,
-        error_fn=problem.error_fn,
-        select=recipe.select,
+        method=preset.method,
+        target=preset.target,
+        recipe=replace(preset.recipe, error_fn=problem.error_fn),
         seed=seed,
         checkpoint=Checkpoint(path=folder / "checkpoint.pt", resume=resume),
-        on_epoch=write,
-        progress=progress,
-        **recipe.options,
+        progress=Progress(bar=progress, on_epoch=write),
     )

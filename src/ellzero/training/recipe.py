@@ -1,15 +1,34 @@
-"""What a run consists of: stages, each a stretch of training with something done to the network before it.
+"""What a run consists of, as one value: `Recipe`, and the parts that it is made of.
 
-`ellzero.training.plan` makes them of `sparsify`'s arguments; the driver only executes them.
+A recipe holds no data, no network and no seed. `ellzero.training.plan` makes stages of it, which the driver executes.
 """
 
-import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from ellzero.methods import Method, Unregularised
-from ellzero.pruning import Accept
+import torch
+from torch import Tensor
+
+from ellzero.data import Augmentation
+from ellzero.methods import Cosine, Hyperparameter, Method
+from ellzero.params import Selector, weights
+from ellzero.pruning import Accept, PruningRule, Within
 from ellzero.quantise.grids import LogGrid
-from ellzero.types import Phase
+from ellzero.records import settings_of
+from ellzero.training.batches import ErrorFn
+from ellzero.training.distill import Distill
+
+LearningRate = Hyperparameter
+"""A number, or a schedule over the stage that it belongs to, such as `lz.Cosine(first=1e-3)`."""
+
+OptimizerFactory = Callable[[Sequence[Tensor]], torch.optim.Optimizer]
+"""Parameters -> optimizer; its learning rate is set from the recipe."""
+
+
+def adam(params: Sequence[Tensor]) -> torch.optim.Optimizer:
+    """Creates the optimizer of all the paper's experiments: Adam with PyTorch's defaults, fused."""
+    return torch.optim.Adam(params, fused=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,26 +43,6 @@ class Epochs:
         for name, value in vars(self).items():
             if value < 0:
                 raise ValueError(f"Epochs({name}={value}) must not be negative")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cosine:
-    """A learning rate that falls from `first` to `last` along half a cosine over its stage."""
-
-    first: float
-    last: float = 0.0
-
-    def at(self, progress: float) -> float:
-        """Computes the learning rate at a stage's progress in [0, 1]."""
-        return self.last + 0.5 * (self.first - self.last) * (1.0 + math.cos(math.pi * min(max(progress, 0.0), 1.0)))
-
-
-LearningRate = float | Cosine
-
-
-def rate_at(lr: LearningRate, progress: float) -> float:
-    """Computes a learning rate, constant or moving, at a stage's progress in [0, 1]."""
-    return lr.at(progress) if isinstance(lr, Cosine) else lr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +138,7 @@ class Anneal:
     """
 
     epochs: int = 16
-    lr: LearningRate = Cosine(first=2e-3, last=2e-5)
+    lr: LearningRate = Cosine(first=2e-3, last=2e-5)  # noqa: RUF009  # frozen
     method: Method | None = None
     finish_epochs: int = 2
     finish_lr: LearningRate = 2e-4
@@ -160,7 +159,7 @@ class GridTraining:
 
     grid: LogGrid = field(default_factory=LogGrid)
     epochs: int = 4
-    lr: LearningRate = Cosine(first=5e-4, last=2e-5)
+    lr: LearningRate = Cosine(first=5e-4, last=2e-5)  # noqa: RUF009  # frozen
     bit_price: float = 0.0
     saves: float = 0.0
 
@@ -176,57 +175,51 @@ class GridTraining:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Truncate:
-    """Keeps the `keep` weights with the largest score |w| * v^power, for each bit that they cost where they are `priced`."""
+class Recipe:
+    """Everything about a run beside network, data, losses, method, target and seed; the defaults are a short run with R-L1's phases.
 
-    keep: int
-    power: float = 0.0
-    priced: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class FinalPrune:
-    """Random gradient pruning, a mask, random gradient pruning, fold.
-
-    The mask keeps the largest `keep`, or what fits into a file of `limit` bytes, or what TAMADE finds where both are None.
-    """
-
-    accept: Accept
-    keep: int | None = None
-    power: float = 0.0
-    priced: bool = False
-    limit: int | None = None
-    grid: LogGrid = field(default_factory=LogGrid)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stage:
-    """One stretch of training.
+    The command line's presets, the records of runs and the experiments are made of the same object.
 
     Attributes:
-        name: what logs call it.
-        phase: the phase it belongs to.
-        epochs: passes over the training data; 0 does only what comes before.
-        lr: learning rate over the stage.
-        method: what regularises.
-        before: what is done to the network first.
-        frozen: train under the mask of what is non-zero when the stage starts.
-        regrow: with `frozen`, how many more weights the mask admits, as a fraction of the non-zeros.
-        distilled: mix in the teacher's labels, where there is a teacher.
-        compact: remove dead units and inputs physically while the stage runs.
-        saturation: end by appendix G instead of after `epochs`.
-        max_epochs: the end where it never saturates.
+        select: the rule for what is regularised and pruned; `lz.everything` is the paper's setting.
+        optimizer: parameters -> optimizer.
+        epochs: passes over the training data in each phase.
+        prelude_lr: learning rate of the dense phase.
+        lr: learning rate of the regularised phase.
+        fine_tune_lr: learning rate of fine-tuning.
+        warm: a first regularised stretch with another method.
+        cycles: truncations along a geometric sequence, with or without regrowth; needs a target that gives a number.
+        anneal: how to train under the final masks; plain fine-tuning without the penalty where None.
+        saturation: ends phases by appendix G instead of by count.
+        grid_training: last passes with the weights on a grid; `GridTraining()` where None and the target is `lz.Bytes`.
+        accept: what TAMADE tolerates where no number of non-zeros is asked for.
+        accept_on_train: whether TAMADE measures on the training data, without augmentation where they can be had so, instead of `valid`.
+        rule: what chooses the final masks in the place of magnitude and TAMADE.
+        augment: what is done to a batch's inputs.
+        distill: soft labels of the dense network, or of another teacher.
+        compact: remove dead units and inputs physically while training, which is faster and changes no function.
+        error_fn: (model, batch) -> (errors, decisions) for the history; None leaves errors out, unless the target measures them.
     """
 
-    name: str
-    phase: Phase
-    epochs: int
-    lr: LearningRate
-    method: Method = field(default_factory=Unregularised)
-    before: Truncate | FinalPrune | None = None
-    frozen: bool = False
-    regrow: float = 0.0
-    distilled: bool = True
-    compact: bool = True
+    select: Selector = weights
+    optimizer: OptimizerFactory = adam
+    epochs: Epochs = Epochs()  # frozen
+    prelude_lr: LearningRate = 1e-3
+    lr: LearningRate = 1e-3
+    fine_tune_lr: LearningRate = 1e-3
+    warm: Warm | None = None
+    cycles: Cycles | None = None
+    anneal: Anneal | None = None
     saturation: Saturation | None = None
-    max_epochs: int = 0
+    grid_training: GridTraining | None = None
+    accept: Accept = Within(relative=0.01)  # noqa: RUF009  # frozen
+    accept_on_train: bool = False
+    rule: PruningRule | None = None
+    augment: Augmentation | None = None
+    distill: Distill | None = None
+    compact: bool = True
+    error_fn: ErrorFn | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """Lists the recipe as plain JSON for a record: parts by their fields, callables and classes as `module:name`."""
+        return settings_of(self)

@@ -3,29 +3,21 @@ import math
 
 import pytest
 
-from ellzero.methods import DRR, RL1, geometric
-from ellzero.pruning import Within
-from ellzero.training.plan import Plan, prelude_stage, sparse_stages
-from ellzero.training.stages import Anneal, Cosine, Cycles, Epochs, FinalPrune, GridTraining, Truncate, Warm, rate_at
+from ellzero.methods import DRR, RL1, Cosine, geometric
+from ellzero.training.plan import FinalPrune, Plan, Truncate, prelude_stage, sparse_stages, value_of
+from ellzero.training.recipe import Anneal, Cycles, Epochs, GridTraining, Recipe, Warm
 from ellzero.types import Phase
 
 DRR_HERE, RL1_HERE = DRR(alpha=1e-4, proximal=True), RL1(alpha=1e-4, proximal=True)
 
 
 def plan(**changes) -> Plan:
-    settings = {
-        "method": DRR_HERE,
-        "epochs": Epochs(),
-        "prelude_lr": 1e-3,
-        "lr": 1e-3,
-        "fine_tune_lr": 1e-3,
-        "accept": Within(relative=0.01),
-    }
-    return Plan(**{**settings, **changes})
+    own = {name: changes.pop(name) for name in ("keep", "limit", "grid_training") if name in changes}
+    return Plan(method=changes.pop("method", DRR_HERE), recipe=Recipe(**changes), **own)
 
 
 def test_plain_plan_is_the_papers_three_phases():
-    stages = [prelude_stage(plan()), *sparse_stages(plan())]
+    stages = [prelude_stage(Recipe()), *sparse_stages(plan())]
     assert [stage.phase for stage in stages] == [Phase.PRELUDE, Phase.REGULARISE, Phase.FINE_TUNE]
     assert isinstance(stages[2].before, FinalPrune)
     assert stages[2].frozen
@@ -74,7 +66,7 @@ def test_a_schedule_moves_over_all_cycles_or_within_each():
 
 @pytest.mark.parametrize(("saves", "before"), [(0.0, 900), (0.1, 1000)])
 def test_the_mask_takes_what_the_price_of_bits_is_to_save(saves, before):
-    stages = sparse_stages(plan(keep=500, limit=900, on_grid=GridTraining(saves=saves)))
+    stages = sparse_stages(plan(keep=500, limit=900, grid_training=GridTraining(saves=saves)))
     assert [stage.before.limit for stage in stages if isinstance(stage.before, FinalPrune)] == [before]
 
 
@@ -100,9 +92,9 @@ def test_cycle_counts_fall_geometrically_and_end_on_the_target():
 
 def test_cosine_begins_at_the_start_and_ends_at_the_end():
     rate = Cosine(first=2.0, last=1.0)
-    assert [rate_at(rate, progress) for progress in (0.0, 0.5, 1.0, 2.0)] == [2.0, 1.5, 1.0, 1.0]
-    assert math.isclose(rate_at(rate, 0.25), 1.5 + 0.5 * math.cos(math.pi / 4))
-    assert rate_at(0.1, 0.7) == 0.1
+    assert [value_of(rate, progress) for progress in (0.0, 0.5, 1.0, 2.0)] == [2.0, 1.5, 1.0, 1.0]
+    assert math.isclose(value_of(rate, 0.25), 1.5 + 0.5 * math.cos(math.pi / 4))
+    assert value_of(0.1, 0.7) == 0.1
 
 
 def test_negative_epochs_are_refused():
