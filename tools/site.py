@@ -1,6 +1,7 @@
 """Builds the documentation site: `python tools/site.py` writes `site/`, which needs no network to be read.
 
-The pages of `docs/` are copied beside generated ones: a page per public name (the names are read from the sources), and `experiments/README.md` with its pictures. Formulas (fences of `math`) become MathML. Zensical renders the copy, and then every link,
+The pages of `docs/` are copied beside generated ones: a page per public name (the names are read from the sources), and
+`experiments/README.md` with its pictures. Formulas (fences of `math`) become MathML. Zensical renders the copy, and then every link,
 anchor and file that a page asks for is looked up; anything missing, or fetched from elsewhere, is an error.
 """
 
@@ -117,7 +118,7 @@ def typeset(text: str) -> str:
     """Turns fences of `math` into MathML, which browsers show without a script or a font from elsewhere."""
 
     def formula(match: re.Match[str]) -> str:
-        lines = [line for line in re.split(r"\\\\\s*", " ".join(match[1].split())) if line]
+        lines = [line.removesuffix("\\\\") for line in match[1].strip().splitlines()]  # a line of the fence is a line of the formula
         shown = "".join(f"<div>{convert(line, display='block')}</div>" for line in lines)
         return f'<div class="formula" tabindex="0">{shown}</div>'
 
