@@ -34,7 +34,7 @@ class DecodedBlocks(io.RawIOBase):
         self._start()
 
     def readable(self) -> bool:
-        """Says yes."""
+        """Returns True."""
         return True
 
     def readinto(self, buffer: Any, /) -> int:
@@ -45,7 +45,7 @@ class DecodedBlocks(io.RawIOBase):
         return len(taken)
 
     def seekable(self) -> bool:
-        """Says whether the compressed file can be sought."""
+        """Tells whether the compressed file can be sought."""
         return self._file.seekable()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
@@ -120,7 +120,7 @@ class CompressedWriter(io.BufferedIOBase):
         self._position = 0
 
     def writable(self) -> bool:
-        """Says yes."""
+        """Returns True."""
         return True
 
     def write(self, data: Any, /) -> int:

@@ -25,7 +25,7 @@ class SaveReport:
         scalars: numbers in it, of tied tensors once.
         nonzeros: how many of them are not zero, as stored.
         dense_bytes: what the tensors take in memory, tied ones once.
-        sparse_bytes: 4 bytes a number that is not zero, positions free: the paper's "model byte size", which no file has.
+        sparse_bytes: 4 bytes per number that is not zero, positions free: the paper's "model byte size", which no file has.
         file_bytes: the file, everything counted.
     """
 

@@ -38,7 +38,16 @@ from ellzero.codec.network.layout import (
     WIDTH,
     WINDOW_SLOTS,
     ZERO,
+    ZERO_AROUND,
+    ZERO_CELLS_LEFT,
+    ZERO_EXPECTED,
+    ZERO_LINKED,
+    ZERO_NEAR,
+    ZERO_ROW_COUNT,
+    ZERO_ROWS_LEFT,
+    ZERO_SIZES,
     ZERO_SLOTS,
+    ZERO_TOUCHING,
     Cells,
 )
 from ellzero.codec.network.magnitudes import code_extra, code_magnitude, code_sign
@@ -190,17 +199,17 @@ def code_cells(
                 slots[0] = ZERO_SLOTS
                 slots[1] = own_rows + row
                 slots[2] = own_columns + column
-                slots[3] = ZERO_SLOTS + 1 + a + two * b + four * c + np.int64(8) * d
-                slots[4] = ZERO_SLOTS + 17 + np.int64(link[column]) * four + min(running[ROW_COUNT], np.int64(3))
-                slots[5] = ZERO_SLOTS + 49 + min(touching, np.int64(5)) * np.int64(6) + min(count, np.int64(5))
-                slots[6] = ZERO_SLOTS + 85 + (zero if count else _steps(running[ROWS_LEFT]))
+                slots[3] = ZERO_AROUND + a + two * b + four * c + np.int64(8) * d
+                slots[4] = ZERO_LINKED + np.int64(link[column]) * four + min(running[ROW_COUNT], np.int64(3))
+                slots[5] = ZERO_TOUCHING + min(touching, np.int64(5)) * np.int64(6) + min(count, np.int64(5))
+                slots[6] = ZERO_ROWS_LEFT + (zero if count else _steps(running[ROWS_LEFT]))
                 left_cells = running[LIVE_COLUMNS] - running[ROW_CELLS]
-                slots[7] = ZERO_SLOTS + 93 + (zero if running[ROW_COUNT] else _steps(left_cells))
-                slots[8] = ZERO_SLOTS + 101 + min(running[ROW_COUNT], np.int64(15))
-                slots[9] = ZERO_SLOTS + 117 + expected
-                slots[10] = ZERO_SLOTS + 165 + near
+                slots[7] = ZERO_CELLS_LEFT + (zero if running[ROW_COUNT] else _steps(left_cells))
+                slots[8] = ZERO_ROW_COUNT + min(running[ROW_COUNT], np.int64(15))
+                slots[9] = ZERO_EXPECTED + expected
+                slots[10] = ZERO_NEAR + near
                 around = min(abs(left), two) + np.int64(3) * min(abs(over), two) + np.int64(9) * min(abs(up), two)
-                slots[11] = ZERO_SLOTS + 213 + around + np.int64(27) * min(abs(block), two)
+                slots[11] = ZERO_SIZES + around + np.int64(27) * min(abs(block), two)
                 # What is due in this row if it has as many as the one before.
                 due, share = zero, np.int64(60)
                 if above >= zero:

@@ -5,7 +5,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.codec.network.layout import LIVE, LIVE_SLOTS
+from ellzero.codec.network.layout import LIVE, LIVE_AROUND, LIVE_BORDER, LIVE_COUNT, LIVE_LINKED, LIVE_SLOTS
 from ellzero.codec.network.mixing import MIXER_RATE, Memory, Slots, Weights, code_mixed
 from ellzero.codec.rangecoder import Buffer, State
 from ellzero.jit.kernels import Integer, kernel
@@ -25,7 +25,7 @@ def code_flags(
     width: Integer,
     link: NDArray[np.uint8],
 ) -> None:
-    """Codes one decision a line.
+    """Codes one decision per line.
 
     Args:
         state, data, decode, memory, weights, slots: as in `mix`.
@@ -46,10 +46,10 @@ def code_flags(
         up_left = np.int64(flags[at - width - one]) if at > width and width > one else zero
         linked = min(np.int64(link[at]), np.int64(3))
         slots[0] = LIVE_SLOTS
-        slots[1] = LIVE_SLOTS + 1 + left + two * up + np.int64(4) * up_right + np.int64(8) * up_left
-        slots[2] = LIVE_SLOTS + 17 + linked
-        slots[3] = LIVE_SLOTS + 21 + linked * np.int64(6) + left + second + up + up_right + up_left
-        slots[4] = LIVE_SLOTS + 45
+        slots[1] = LIVE_AROUND + left + two * up + np.int64(4) * up_right + np.int64(8) * up_left
+        slots[2] = LIVE_LINKED + linked
+        slots[3] = LIVE_COUNT + linked * np.int64(6) + left + second + up + up_right + up_left
+        slots[4] = LIVE_BORDER
         if width > one:
             row = at // width
             column = at - row * width

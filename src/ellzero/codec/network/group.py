@@ -11,7 +11,7 @@ from ellzero.codec.network.dtypes import DType, Reading
 from ellzero.codec.network.layout import first_model
 from ellzero.codec.network.matrix import Form, Levels, Profile, code_levels, form_of
 from ellzero.codec.network.message import MessageCoder
-from ellzero.codec.network.mixing import Model
+from ellzero.codec.network.mixing import MixingModel
 from ellzero.codec.network.numbers import code_shape, code_single
 from ellzero.codec.network.stored_grids import Logarithmic, Uniform, roundable, worth
 from ellzero.codec.network.tensors import Description, Entry, ExactTensor, QuantisedTensor, Tied
@@ -65,7 +65,7 @@ class Group:
     def __init__(self, coder: MessageCoder, names: Names) -> None:
         self._coder = coder
         self._names = names
-        self._models: dict[int, tuple[Model, int]] = {}
+        self._models: dict[int, tuple[MixingModel, int]] = {}
         self._model_numbers: dict[tuple[str, ...], int] = {}
         self._sizes: list[int] = []
         self._profiles: list[Profile] = []

@@ -9,11 +9,19 @@ from ellzero.codec.network.layout import (
     ESCAPE_SLOTS,
     EXTRA_SLOTS,
     MAGNITUDE,
+    MAGNITUDE_SIZE,
     MAGNITUDE_SLOTS,
+    OF_EXPECTED,
+    OF_LINES,
+    OF_NEAR,
+    OF_PAIR,
+    OF_TAP,
     OWN_SLOTS,
+    SIGN_BEFORE,
+    SIGN_BESIDE,
     SIGN_SLOTS,
+    SIGN_WINDOW,
     UNARY,
-    WINDOW_SLOTS,
 )
 from ellzero.codec.network.mixing import MIXER_RATE, Memory, Slots, Weights, code_alone, code_mixed, code_raw, mix
 from ellzero.codec.rangecoder import Buffer, State
@@ -58,14 +66,14 @@ def code_magnitude(
     pair = min(np.int64(left), np.int64(7)) + np.int64(8) * min(np.int64(over), np.int64(7))
     magnitude = one
     while magnitude <= np.int64(UNARY):
-        base = MAGNITUDE_SLOTS + (magnitude - one) * np.int64(256)
+        base = MAGNITUDE_SLOTS + (magnitude - one) * np.int64(MAGNITUDE_SIZE)
         slots[0] = base
-        slots[1] = base + 1 + expected
-        slots[2] = base + 49 + near
+        slots[1] = base + OF_EXPECTED + expected
+        slots[2] = base + OF_NEAR + near
         slots[3] = OWN_SLOTS + magnitude
-        slots[4] = base + 97 + pair
-        slots[5] = base + 161 + min(np.int64(tap), np.int64(30))
-        slots[6] = base + 192 + lines
+        slots[4] = base + OF_PAIR + pair
+        slots[5] = base + OF_TAP + min(np.int64(tap), np.int64(30))
+        slots[6] = base + OF_LINES + lines
         more = np.int64(size > magnitude)
         if not mix(state, data, decode, memory, weights, slots, inputs, MAGNITUDE - 1 + magnitude, more, LIMIT, MIXER_RATE):
             return magnitude
@@ -103,9 +111,9 @@ def code_sign(
 ) -> np.int64:
     """Codes whether a level is negative, seeing the levels around it. Returns 1 where it is, int64."""
     slots[0] = SIGN_SLOTS
-    slots[1] = SIGN_SLOTS + 1 + _ternary(left) * np.int64(3) + _ternary(up)
-    slots[2] = SIGN_SLOTS + 10 + _ternary(block) * np.int64(3) + _ternary(over)
-    slots[3] = WINDOW_SLOTS + np.int64(47) + np.int64(window)
+    slots[1] = SIGN_BESIDE + _ternary(left) * np.int64(3) + _ternary(up)
+    slots[2] = SIGN_BEFORE + _ternary(block) * np.int64(3) + _ternary(over)
+    slots[3] = SIGN_WINDOW + np.int64(window)
     inputs, limit, rate = np.int64(4), np.int64(LIMIT), np.int64(MIXER_RATE)
     return code_mixed(state, data, decode, memory, weights, slots, inputs, np.int64(mixer), negative, limit, rate)
 

@@ -10,8 +10,8 @@ from ellzero.codec.errors import FormatError
 from ellzero.codec.network import layout
 from ellzero.codec.network.layout import Cells
 from ellzero.codec.network.message import MessageCoder
-from ellzero.codec.network.mixing import Model
-from ellzero.codec.network.repeats import TABLE_BITS
+from ellzero.codec.network.mixing import MixingModel
+from ellzero.codec.network.repeats import TABLE_BITS, nothing_repeated
 
 MIXED_CELLS = 1 << 18
 """Larger matrices than this are written in the quick mode."""
@@ -22,7 +22,10 @@ _PIECE = 1 << 18
 MAX_REPEATED_CELLS = 1 << 26
 
 # Contexts of the numbers that are coded here.
-_FORM, _COLUMN_LINK, _ROW_LINK = 20, 21, 22
+_MODES, _COLUMN_LINK, _ROW_LINK = 20, 21, 22
+
+# How a tensor is coded, bits of one number: some levels are zero, some negative, contexts are mixed, magnitudes may repeat.
+_HAS_ZEROS, _HAS_SIGNS, _MIXED, _REPEATS = 1, 2, 4, 8
 
 Profile = NDArray[np.uint8]
 """How alive each row of a tensor is: the number of bits of its count of non-zeros, at most 7."""
@@ -99,7 +102,7 @@ class Levels:
         return distinct * 8 <= key.size * 7 and key.size > 0
 
 
-def code_levels(coder: MessageCoder, model: Model, matrix: Levels, profiles: list[Profile]) -> Profile:
+def code_levels(coder: MessageCoder, model: MixingModel, matrix: Levels, profiles: list[Profile]) -> Profile:
     """Codes the levels of a tensor.
 
     Args:
@@ -113,63 +116,67 @@ def code_levels(coder: MessageCoder, model: Model, matrix: Levels, profiles: lis
     """
     form, levels = matrix.form, matrix.levels.reshape(matrix.form.rows, matrix.form.columns)
     alive = levels != 0
-    modes = int(not alive.all()) + 2 * int((levels < 0).any()) + 4 * int(levels.size <= MIXED_CELLS) + 8 * int(matrix.repeats())
-    modes = coder.number(_FORM, modes, below=16, what="the mode of a tensor")
-    has_zeros, has_signs, mixed = modes & 1, modes >> 1 & 1, modes >> 2 & 1
-    repeats = modes >> 3
-    if repeats and matrix.extra.size != matrix.levels.size:
+    modes = _HAS_ZEROS * int(not alive.all()) + _HAS_SIGNS * int((levels < 0).any())
+    modes += _MIXED * int(levels.size <= MIXED_CELLS) + _REPEATS * int(matrix.repeats())
+    modes = coder.number(_MODES, modes, below=16, what="the mode of a tensor")
+    if modes & _REPEATS and matrix.extra.size != matrix.levels.size:
         raise FormatError("a quantised tensor claims to repeat bits that it has not: the file is damaged")
-    own = layout.with_own_slots(model, form.rows + form.columns if mixed else 0)
+    own = layout.with_own_slots(model, form.rows + form.columns if modes & _MIXED else 0)
     rows = np.ones(form.rows, np.uint8)
     columns = np.ones(form.columns, np.uint8)
     link = np.zeros(form.columns, np.uint8)
-    if has_zeros:
+    if modes & _HAS_ZEROS:
         link = _linked(coder, _COLUMN_LINK, profiles, form.columns // form.taps, form.taps)
         if form.rows > 1:
             rows, columns = alive.any(1).astype(np.uint8), alive.any(0).astype(np.uint8)
             row_link = _linked(coder, _ROW_LINK, profiles, form.rows, 1)
             coder.flags(own, columns, form.width, link)
             coder.flags(own, rows, 1, row_link)
-    channels = form.columns // form.taps
-    running = np.zeros(layout.RUNNING, np.int64)
+    cells = _new_cells(matrix, modes, rows, columns, link)
+    coder.cells(own, cells)
+    model.memory[:] = own.memory[: model.memory.size]
+    return _profile(levels)
+
+
+def _new_cells(matrix: Levels, modes: int, rows: NDArray[np.uint8], columns: NDArray[np.uint8], link: NDArray[np.uint8]) -> Cells:
+    """Makes what `code_cells` takes, with nothing seen yet.
+
+    Args:
+        matrix: the levels.
+        modes: bits, as in the file.
+        rows, columns: 1 where a line lives.
+        link: of the columns, to an earlier tensor.
+    """
+    form = matrix.form
+    geometry = np.zeros(layout.NUM_GEOMETRY, np.int64)
+    geometry[layout.ROWS], geometry[layout.COLUMNS] = form.rows, form.columns
+    geometry[layout.TAPS], geometry[layout.WIDTH] = form.taps, form.width
+    geometry[layout.LOGARITHMIC] = matrix.logarithmic
+    geometry[layout.HAS_ZEROS], geometry[layout.HAS_SIGNS] = modes & _HAS_ZEROS > 0, modes & _HAS_SIGNS > 0
+    geometry[layout.MIXED], geometry[layout.REPEATS] = modes & _MIXED > 0, modes & _REPEATS > 0
+    geometry[layout.EXTRA_BITS], geometry[layout.TOP_BIT] = matrix.extra_bits, matrix.top
+    running = np.zeros(layout.NUM_RUNNING, np.int64)
     running[layout.ALL_MEAN] = 256
     running[layout.ABOVE] = -1
     running[layout.ROWS_LEFT] = rows.sum()
     running[layout.LIVE_COLUMNS] = columns.sum()
-    cells = Cells(
-        matrix.levels,
-        matrix.extra,
-        rows,
-        columns,
-        link,
-        np.array(
-            [
-                form.rows,
-                form.columns,
-                form.taps,
-                form.width,
-                int(matrix.logarithmic),
-                has_zeros,
-                mixed,
-                has_signs,
-                matrix.extra_bits,
-                matrix.top,
-                repeats,
-            ],
-            np.int64,
-        ),
-        running,
-        np.zeros(form.columns, np.int32),
-        np.zeros(channels, np.int64),
-        np.zeros(channels, np.int64),
-        np.zeros(form.taps, np.int64),
-        np.zeros(form.taps, np.int64),
-        np.array([0, 0, 0, -1, -1], np.int64),
-        np.full(1 << TABLE_BITS if repeats else 1, -1, np.int32),
+    channels = form.columns // form.taps
+    return Cells(
+        levels=matrix.levels,
+        extra=matrix.extra,
+        rows=rows,
+        columns=columns,
+        link=link,
+        geometry=geometry,
+        running=running,
+        column_count=np.zeros(form.columns, np.int32),
+        channel_mean=np.zeros(channels, np.int64),
+        channel_seen=np.zeros(channels, np.int64),
+        tap_mean=np.zeros(form.taps, np.int64),
+        tap_seen=np.zeros(form.taps, np.int64),
+        repeat=nothing_repeated(),
+        table=np.full(1 << TABLE_BITS if modes & _REPEATS else 1, -1, np.int32),
     )
-    coder.cells(own, cells)
-    model.memory[:] = own.memory[: model.memory.size]
-    return _profile(levels)
 
 
 def _profile(levels: NDArray[np.int32]) -> Profile:

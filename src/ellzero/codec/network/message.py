@@ -8,7 +8,7 @@ from ellzero.codec.errors import FormatError
 from ellzero.codec.network.cells import code_cells
 from ellzero.codec.network.flags import code_flags
 from ellzero.codec.network.layout import UNARY, Cells
-from ellzero.codec.network.mixing import Model, Stream, code_raw
+from ellzero.codec.network.mixing import MixingModel, Stream, code_raw
 from ellzero.codec.network.names import HISTORY, MAX_NAME, TYPICAL, code_name, new_name_model
 from ellzero.codec.rangecoder import MAX_BYTES_PER_DECISION, finish_encoder, start_decoder, start_encoder
 
@@ -114,12 +114,12 @@ class MessageCoder:
         except UnicodeDecodeError as error:
             raise FormatError(f"the name of a tensor is no UTF-8 ({error.reason}): the file is damaged") from error
 
-    def flags(self, model: Model, flags: NDArray[np.uint8], width: int, link: NDArray[np.uint8]) -> None:
+    def flags(self, model: MixingModel, flags: NDArray[np.uint8], width: int, link: NDArray[np.uint8]) -> None:
         """Codes which lines of a matrix live; arguments as in `code_flags`."""
         self._reserve(flags.size)
         code_flags(*self._stream(), *model, flags, max(width, 1), link)
 
-    def cells(self, model: Model, cells: Cells) -> None:
+    def cells(self, model: MixingModel, cells: Cells) -> None:
         """Codes a matrix of levels."""
         for start in range(0, cells.levels.size, _PIECE):
             stop = min(start + _PIECE, cells.levels.size)

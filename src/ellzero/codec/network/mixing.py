@@ -48,7 +48,7 @@ class Stream(NamedTuple):
     decode: bool
 
 
-class Model(NamedTuple):
+class MixingModel(NamedTuple):
     """What was learned: cells, and weights [mixers, inputs]. `slots` holds the contexts of the next decision, then what they said."""
 
     memory: NDArray[np.uint32]
@@ -56,14 +56,14 @@ class Model(NamedTuple):
     slots: NDArray[np.int64]
 
 
-def new_model(cells: Integer, weights: NDArray[np.int64]) -> Model:
+def new_model(cells: Integer, weights: NDArray[np.int64]) -> MixingModel:
     """Makes a model that has seen nothing: every cell at 1/2.
 
     Args:
         cells: how many.
         weights: the first weights, [mixers, inputs], times 2^16.
     """
-    return Model(np.full(cells, NEW, np.uint32), weights.astype(np.int64), np.zeros(2 * MAX_INPUTS, np.int64))
+    return MixingModel(np.full(cells, NEW, np.uint32), weights.astype(np.int64), np.zeros(2 * MAX_INPUTS, np.int64))
 
 
 @kernel

@@ -5,7 +5,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.codec.network.mixing import MIXER_RATE, WEIGHT_ONE, Memory, Model, Slots, Weights, code_mixed, new_model
+from ellzero.codec.network.mixing import MIXER_RATE, WEIGHT_ONE, Memory, MixingModel, Slots, Weights, code_mixed, new_model
 from ellzero.codec.rangecoder import Buffer, State
 from ellzero.jit.kernels import Integer, kernel
 
@@ -28,7 +28,7 @@ _MULTIPLIER = np.int64(0x1E3779B1)
 _MASK = np.int64(0xFFFFFFFF)
 
 
-def new_name_model() -> Model:
+def new_name_model() -> MixingModel:
     """Makes a model of names that has seen none."""
     return new_model(_CELLS, np.full((3, _INPUTS), round(0.3 * WEIGHT_ONE)))
 

@@ -14,12 +14,18 @@ from ellzero.jit.kernels import Integer, kernel
 TABLE_BITS = 16
 
 # What runs along: the place that is repeated, the direction, the length so far; the last cell that is not zero, and where it was before.
-_PLACE, _STEP, _LENGTH, _LAST, _BEFORE = 0, 1, 2, 3, 4
-RUNNING = 5
+_PLACE, _STEP, _LENGTH, _LAST, _BEFORE = range(5)
 
 _LIMIT = 255
 _MULTIPLIER = np.uint64(0x1E3779B1)
 _MASK = np.uint64(0xFFFFFFFF)
+
+
+def nothing_repeated() -> NDArray[np.int64]:
+    """Returns what runs along at the start of a tensor: no repetition, and no cell that is not zero."""
+    running = np.zeros(5, np.int64)
+    running[_LAST] = running[_BEFORE] = -1
+    return running
 
 
 @kernel
