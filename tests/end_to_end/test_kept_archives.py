@@ -16,6 +16,7 @@ import pytest
 
 from child_processes import environment
 from ellzero.archive._compress import compress
+from ellzero.archive.load import load_file
 from ellzero.cli.jobs.listing import Data, look
 
 ROOT = Path(__file__).parents[2]
@@ -80,3 +81,21 @@ def test_each_is_of_the_kind_that_its_name_says():
         assert wide == path.name.startswith(("wide", "stored"))
         assert (path.name != "empty-5.l0" and path.read_bytes()[8] & 32 > 0) == path.name.startswith("sections")
         assert path.stat().st_size < 400
+
+
+# Networks as files: SHA-256 over the names and bytes of their tensors, in the order of the names, first 32 letters.
+NETWORKS = {
+    "digits.l0": "c0b41e8852facaf7230d08c583f4b0e6",
+    "lenet-5-1196.l0": "49804bb780f3a6b3fd38b37554271670",
+    "lenet-5-1475.l0": "fc28450f44d07747a5ce08a065686309",
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_kept_network_comes_back(name: str):
+    tensors = load_file(ROOT / "tests" / "data" / "networks" / name)
+    digest = hashlib.sha256()
+    for tensor in sorted(tensors):
+        digest.update(tensor.encode())
+        digest.update(tensors[tensor].numpy().tobytes())
+    assert digest.hexdigest()[:32] == NETWORKS[name]

@@ -70,7 +70,11 @@ def test_constraints_pin_every_dependency_and_the_torch_that_results_were_measur
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = [
         *project["dependencies"],
-        *(name for extra in ("torch", "plots", "bench", "coders", "test", "check", "docs", "browser") for name in project["optional-dependencies"][extra]),
+        *(
+            name
+            for extra in ("torch", "plots", "bench", "coders", "test", "check", "docs", "browser")
+            for name in project["optional-dependencies"][extra]
+        ),
     ]
     assert {re.split(r"[\[<>=!~ ]", name)[0] for name in wanted} - {"ellzero"} <= names
 

@@ -7,7 +7,6 @@ from torch import nn
 from ellzero.params import count_nonzeros, everything, select_parameters
 from ellzero.quantise.grids import LogGrid
 from ellzero.targets import Bytes
-from ellzero.training.estimate import estimated_bits
 from ellzero.training.file_size import Named, coded_bytes, expected_nonzeros, magnitudes_of, prune_smallest_to_fit_, weight_bits
 
 
@@ -87,19 +86,3 @@ def test_to_prune_the_dear_saves_more_than_to_prune_the_cheap() -> None:
 
     order = bits[weight != 0].argsort(stable=True)
     assert without(order.flip(0)) < 0.95 * without(order)
-
-
-def test_the_estimate_is_near_what_is_coded() -> None:
-    """Rows and columns of very different densities, as training leaves them, on a grid."""
-    torch.manual_seed(0)
-    layers = [nn.Linear(400, 150), nn.Linear(150, 50), nn.Linear(50, 10)]
-    with torch.no_grad():
-        for layer in layers:
-            density = torch.rand(layer.out_features, 1) ** 3 * torch.rand(1, layer.in_features) ** 3
-            values = 0.1 * 1.3 ** torch.randint(0, 9, layer.weight.shape) * torch.randn(layer.weight.shape).sign()
-            layer.weight.copy_(values * (torch.rand(layer.weight.shape) < density))
-            layer.bias.zero_()
-    network = nn.Sequential(*layers)
-    estimate = estimated_bits(dict(network.named_parameters())) / 8
-    coded = coded_bytes(network, LogGrid(1.3))
-    assert estimate == pytest.approx(coded, rel=0.08)
