@@ -92,7 +92,7 @@ def weight_error(folder: Path) -> Iterator[dict[str, Any]]:
     from ellzero.archive.load import load_file
     from ellzero.archive.save import save_file
     from ellzero.archive.sources import tensors_of
-    from ellzero.quantise._shared_step import shared_step
+    from ellzero.quantise.shared_step import shared_step
 
     source = folder / "networks" / "silero_vad_16k.safetensors"
     tensors = safetensors.torch.load_file(source)

@@ -50,10 +50,10 @@ from ellzero.pruning import (
     tamade as tamade,
 )
 from ellzero.quantise._rescale import rescale as rescale
-from ellzero.quantise._shared_step import SharedStep as SharedStep
 from ellzero.quantise.calibrate import Calibrated as Calibrated
 from ellzero.quantise.grids import LogGrid as LogGrid, Quantiser as Quantiser, UniformGrid as UniformGrid
 from ellzero.quantise.on_grid import OnGrid as OnGrid
+from ellzero.quantise.shared_step import SharedStep as SharedStep
 from ellzero.quantise.synthesise import synthetic_inputs as synthetic_inputs
 from ellzero.surgery import fold as fold, reorder as reorder, shrink as shrink
 from ellzero.targets import Bytes as Bytes, ErrorIncrease as ErrorIncrease, NonZeros as NonZeros

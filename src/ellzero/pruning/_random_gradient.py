@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ellzero.params import Selector, duplicate, everything, named_parameters, select_parameters
-from ellzero.pruning.support import PassInfluence, randomise_support_
+from ellzero.pruning.influence import PassInfluence, randomise_support_
 
 Forward = Callable[[nn.Module, Any], Any]
 

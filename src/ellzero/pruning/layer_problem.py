@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor, nn
 
 from ellzero.pruning._random_gradient import random_gradient
-from ellzero.pruning.layer_inputs import Forward, Regression, matrix, write_matrix_
 from ellzero.pruning.least_squares import damped, eliminate, kept_after, refit, squared_error
+from ellzero.pruning.regression import Forward, Regression, matrix, write_matrix_
 
 _SAMPLES = 2
 """Samples on which random gradient pruning looks at the network."""

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from ellzero.distributed import canonical_name
 from ellzero.params import Selector, select_parameters, weights
 from ellzero.pruning._random_gradient import call_model
-from ellzero.pruning.layer_inputs import Forward, Layer, Regression, matrix, observe
 from ellzero.pruning.layer_problem import Allocation, Budget, LayerProblem, choose_, first_samples, size
-from ellzero.surgery.known import known
+from ellzero.pruning.regression import Forward, Layer, Regression, matrix, observe
+from ellzero.surgery.known_modules import known
 from ellzero.surgery.trace import evaluating
 from ellzero.types import Masks
 

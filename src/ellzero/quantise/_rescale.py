@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from ellzero.codec.network.stored_grids import Logarithmic
 from ellzero.quantise.grids import LogGrid
 from ellzero.surgery._fold import check_equal, named_tensors, outputs
-from ellzero.surgery.channels import Through
-from ellzero.surgery.known import AVG_POOLS, CONVOLUTIONS, DROPOUTS, MAX_POOLS, copied, name_of
-from ellzero.surgery.layers import Dense
-from ellzero.surgery.rules import Analysis
+from ellzero.surgery.analysis import Analysis
+from ellzero.surgery.known_modules import AVG_POOLS, CONVOLUTIONS, DROPOUTS, MAX_POOLS, copied, name_of
+from ellzero.surgery.layer_operations import Dense
+from ellzero.surgery.operations import Through
 from ellzero.surgery.trace import RefusedError
 
 _MODULES = (nn.Linear, *CONVOLUTIONS, *MAX_POOLS, *AVG_POOLS, *DROPOUTS, nn.Flatten, nn.ReLU, nn.LeakyReLU)

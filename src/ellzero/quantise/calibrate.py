@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 from ellzero.params import duplicate
 from ellzero.pruning._random_gradient import call_model
-from ellzero.pruning.layer_inputs import Forward
+from ellzero.pruning.regression import Forward
 from ellzero.quantise.feedback import Factor
 from ellzero.quantise.fold_batchnorm import fold_batchnorm_, normalisations
 from ellzero.quantise.grids import Levels, Quantiser, UniformGrid
-from ellzero.quantise.layer_columns import Moments, matrices, moments
 from ellzero.quantise.observed import Observed, inputs_of, observe
 from ellzero.quantise.sensitivity import divergence, first_tensor, sensitivities
 from ellzero.quantise.steps import Steps, choose_steps, correct_bias_, input_factor, quantise_weight_
+from ellzero.surgery.layer_matrices import Moments, matrices, moments
 from ellzero.surgery.trace import evaluating
 
 _BITS_PER_KILOBYTE = 8192

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ellzero.pruning.layer_inputs import Forward
-from ellzero.surgery.known import known
+from ellzero.pruning.regression import Forward
+from ellzero.surgery.known_modules import known
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)

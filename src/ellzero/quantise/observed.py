@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor, nn
 
-from ellzero.pruning.layer_inputs import Forward
+from ellzero.pruning.regression import Forward
 from ellzero.quantise.fold_batchnorm import shared_parameters
-from ellzero.quantise.layer_columns import Layer, outputs_by_position
-from ellzero.surgery.known import known
+from ellzero.surgery.known_modules import known
+from ellzero.surgery.layer_matrices import Layer, outputs_by_position
 
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ellzero.pruning.layer_inputs import Forward
-from ellzero.quantise.layer_columns import Layer, Moments, columns, groups_of, outputs_by_position, pieces
+from ellzero.pruning.regression import Forward
+from ellzero.surgery.layer_matrices import Layer, Moments, columns, groups_of, outputs_by_position, pieces
 
 
 class Sensitivity(NamedTuple):

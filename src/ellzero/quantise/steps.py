@@ -11,9 +11,9 @@ from torch import Tensor
 from ellzero.codec.network.stored_grids import Uniform
 from ellzero.quantise.feedback import Factor, Price, factor, round_with_feedback
 from ellzero.quantise.grids import Levels, rounded_up
-from ellzero.quantise.layer_columns import Moments, matrices
 from ellzero.quantise.observed import Observed, mean_output
 from ellzero.quantise.sensitivity import Sensitivity
+from ellzero.surgery.layer_matrices import Moments, matrices
 
 _MOST_LEVELS = 1 << 20
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from ellzero.params import duplicate
 from ellzero.pruning._random_gradient import call_model
-from ellzero.pruning.layer_inputs import Forward
-from ellzero.surgery.known import known
+from ellzero.pruning.regression import Forward
+from ellzero.surgery.known_modules import known
 from ellzero.surgery.trace import evaluating
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)

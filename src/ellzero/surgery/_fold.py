@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.fx.node import map_aggregate
 
 from ellzero.params import require_module
-from ellzero.surgery.known import copied
-from ellzero.surgery.rules import Analysis
+from ellzero.surgery.analysis import Analysis
+from ellzero.surgery.known_modules import copied
 from ellzero.surgery.trace import evaluating
 from ellzero.types import Mask
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from ellzero.surgery._fold import check_equal, named_tensors, outputs
-from ellzero.surgery.channels import Mixer
-from ellzero.surgery.known import copied
-from ellzero.surgery.layers import Dense
-from ellzero.surgery.rules import Analysis
+from ellzero.surgery.analysis import Analysis
+from ellzero.surgery.known_modules import copied
+from ellzero.surgery.layer_operations import Dense
+from ellzero.surgery.operations import Mixer
 
 
 @torch.no_grad()

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from ellzero.surgery._fold import check_equal, named_tensors, outputs, write_folded_
-from ellzero.surgery.kept import Kept, grid, slice_tensor
-from ellzero.surgery.known import CONVOLUTIONS, NORMS, copied
-from ellzero.surgery.layers import Dense
-from ellzero.surgery.rules import Analysis
-from ellzero.surgery.selected import SelectedLinear, select_features_
+from ellzero.surgery.analysis import Analysis
+from ellzero.surgery.kept_indices import Kept, grid, slice_tensor
+from ellzero.surgery.known_modules import CONVOLUTIONS, NORMS, copied
+from ellzero.surgery.layer_operations import Dense
+from ellzero.surgery.selected_linear import SelectedLinear, select_features_
 
 
 @dataclass(frozen=True, kw_only=True)

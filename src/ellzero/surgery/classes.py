@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ellzero.surgery.channels import Value
+from ellzero.surgery.operations import Value
 
 
 def classes(units: int, unions: Sequence[tuple[Tensor, Tensor]], fixed: Sequence[Tensor], values: Sequence[Value]) -> tuple[Tensor, Tensor]:

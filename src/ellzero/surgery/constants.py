@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.fx.node import Node, map_arg
 
-from ellzero.surgery.channels import NAN, Value
-from ellzero.surgery.known import name_of
+from ellzero.surgery.known_modules import name_of
+from ellzero.surgery.operations import NAN, Value
 
 
 def constant_of(node: Node, environment: Mapping[Node, Value | Tensor]) -> Tensor:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ellzero.surgery.kept import Kept, slice_tensor
+from ellzero.surgery.kept_indices import Kept, slice_tensor
 
 
 def rebind_(optimizer: torch.optim.Optimizer, old: nn.Module, new: nn.Module, kept: Kept) -> None:

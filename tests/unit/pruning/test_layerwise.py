@@ -15,8 +15,8 @@ from ellzero.models.resnet import Block
 from ellzero.params import apply_masks_, everything, select_parameters
 from ellzero.pruning import Allocation, layerwise_prune_, magnitude_masks
 from ellzero.pruning._random_gradient import call_model
-from ellzero.pruning.layer_inputs import Regression, matrix, observe, outputs_by_position, unfolded, write_matrix_
 from ellzero.pruning.layer_problem import cheapest
+from ellzero.pruning.regression import Regression, matrix, observe, outputs_by_position, unfolded, write_matrix_
 
 
 @pytest.fixture(autouse=True)
@@ -204,7 +204,7 @@ def test_weights_from_a_unit_that_has_become_0_are_removed(generator: torch.Gene
 def test_every_layer_is_the_least_squares_fit_of_the_dense_outputs_to_the_inputs_that_come_now(
     piece: int, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("ellzero.pruning.layer_inputs._PIECE_ENTRIES", piece)
+    monkeypatch.setattr("ellzero.pruning.regression._PIECE_ENTRIES", piece)
     model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(64, 5), nn.Tanh(), nn.Linear(5, 3)).double()
     inputs = correlated(generator, 150, 2, 6, 6).double()
     dense = copy.deepcopy(model)

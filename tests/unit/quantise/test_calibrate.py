@@ -13,9 +13,9 @@ from ellzero.quantise.calibrate import Calibrated, LevelsByName
 from ellzero.quantise.feedback import Price, bits_of_levels, factor, round_with_feedback
 from ellzero.quantise.fold_batchnorm import fold_batchnorm_, normalisations
 from ellzero.quantise.grids import UniformGrid
-from ellzero.quantise.layer_columns import columns, matrices, moments, outputs_by_position
 from ellzero.quantise.observed import inputs_of, mean_output, observe
 from ellzero.quantise.sensitivity import divergence, sampled_gradient, sensitivities
+from ellzero.surgery.layer_matrices import columns, matrices, moments, outputs_by_position
 
 
 class Convolutions(nn.Module):

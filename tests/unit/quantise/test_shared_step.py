@@ -7,8 +7,8 @@ from ellzero.archive.entries import write_entries
 from ellzero.codec.network.network_file import read_network
 from ellzero.codec.network.stored_grids import Uniform
 from ellzero.codec.network.tensors import ExactTensor, exact
-from ellzero.quantise._shared_step import SharedStep, shared_step
 from ellzero.quantise.grids import UniformGrid
+from ellzero.quantise.shared_step import SharedStep, shared_step
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 from torch import nn
 
 from ellzero.surgery import fold, fold_
-from ellzero.surgery.rules import Analysis
+from ellzero.surgery.analysis import Analysis
 from sparse_networks import STRUCTURES, Structure, nonzeros, sparse
 
 structures = st.sampled_from(STRUCTURES)

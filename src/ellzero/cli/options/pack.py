@@ -170,8 +170,8 @@ class Pack:
         Raises:
             ValueError: a ratio or an error out of range, or the network is damaged.
         """
-        from ellzero.quantise._shared_step import shared_step
         from ellzero.quantise.grids import LogGrid, UniformGrid
+        from ellzero.quantise.shared_step import shared_step
 
         match self.quantise:
             case GridName.LOG:

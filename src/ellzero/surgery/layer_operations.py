@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ellzero.surgery.channels import NAN, Operation, Value
-from ellzero.surgery.selected import SelectedLinear
+from ellzero.surgery.operations import NAN, Operation, Value
+from ellzero.surgery.selected_linear import SelectedLinear
 
 
 @dataclass(eq=False)

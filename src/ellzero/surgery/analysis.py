@@ -8,10 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.fx.node import Node
 
-from ellzero.surgery.channels import NAN, Mixer, Operation, Through, Value, reduce_any
 from ellzero.surgery.classes import classes
 from ellzero.surgery.constants import constant_of
-from ellzero.surgery.known import (
+from ellzero.surgery.known_modules import (
     ACTIVATIONS,
     AVERAGE_POOLS,
     AVG_POOLS,
@@ -30,8 +29,9 @@ from ellzero.surgery.known import (
     name_of,
     shared_modules,
 )
-from ellzero.surgery.layers import BatchNorm, Dense, Depthwise
-from ellzero.surgery.selected import SelectedLinear
+from ellzero.surgery.layer_operations import BatchNorm, Dense, Depthwise
+from ellzero.surgery.operations import NAN, Mixer, Operation, Through, Value, reduce_any
+from ellzero.surgery.selected_linear import SelectedLinear
 from ellzero.surgery.trace import RefusedError, describe, short, trace
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ellzero.surgery.selected import SelectedLinear
+from ellzero.surgery.selected_linear import SelectedLinear
 
 Forward = Callable[[nn.Module, Any], Any]
 Layer = nn.Linear | nn.Conv1d | nn.Conv2d

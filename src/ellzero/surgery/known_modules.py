@@ -11,7 +11,7 @@ from torch.fx.node import Node
 from torch.nn import functional
 
 from ellzero.params import duplicate, require_module
-from ellzero.surgery.selected import SelectedLinear
+from ellzero.surgery.selected_linear import SelectedLinear
 from ellzero.surgery.trace import describe
 
 CONVOLUTIONS: Final = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
