@@ -53,16 +53,16 @@ def plot_coders(measured: Sequence[Measured], path_stem: str | os.PathLike[str])
 
     def fill(figure: "matplotlib.figure.Figure") -> None:
         axes = figure.add_subplot()
-        for number, one in enumerate(measured):
-            rates = (one.compress_rate, one.decompress_rate)
-            sizes = (one.bits_per_byte, one.bits_per_byte)
+        for number, coder in enumerate(measured):
+            rates = (coder.compress_rate, coder.decompress_rate)
+            sizes = (coder.bits_per_byte, coder.bits_per_byte)
             axes.plot(rates, sizes, color="#BBBBBB", zorder=1)
             axes.scatter(*(pair[:1] for pair in (rates, sizes)), color=BLUE, label=None if number else "compress", zorder=2)
             axes.scatter(*(pair[1:] for pair in (rates, sizes)), color=ORANGE, label=None if number else "decompress", zorder=2)
-            axes.annotate(one.coder, (min(rates), one.bits_per_byte), xytext=(4, 4), textcoords="offset points", fontsize=9)
+            axes.annotate(coder.coder, (min(rates), coder.bits_per_byte), xytext=(4, 4), textcoords="offset points", fontsize=9)
         axes.set_xscale("log")
         axes.set_xlabel("speed in kB/s")
-        axes.set_ylabel("bits a byte")
+        axes.set_ylabel("bits per byte")
         axes.legend()
 
     return draw(path_stem, (7, 4.5), fill)

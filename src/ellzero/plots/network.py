@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
 
-Layer = tuple[NDArray[Any], NDArray[Any] | None]
+DrawnLayer = tuple[NDArray[Any], NDArray[Any] | None]
 """Weight [out, in] and bias [out] (None where there is none) of a linear layer."""
 
 _SPURIOUS = "#CC0077"
@@ -34,7 +34,7 @@ class _Column:
     height: NDArray[np.float64]
 
 
-def draw_network(before: Sequence[Layer], after: Sequence[Layer], path_stem: str | os.PathLike[str]) -> tuple[Path, Path]:
+def draw_network(before: Sequence[DrawnLayer], after: Sequence[DrawnLayer], path_stem: str | os.PathLike[str]) -> tuple[Path, Path]:
     """Draws a network before and after random gradient pruning, side by side, input to the left.
 
     Each weight that is not 0 is a line: blue where positive, orange where negative, the wider the larger within its layer; magenta and
@@ -73,7 +73,7 @@ def draw_network(before: Sequence[Layer], after: Sequence[Layer], path_stem: str
     return draw(path_stem, (15, 7.5), fill)
 
 
-def _check(before: Sequence[Layer], after: Sequence[Layer]) -> None:
+def _check(before: Sequence[DrawnLayer], after: Sequence[DrawnLayer]) -> None:
     shapes = [weight.shape for weight, _ in before]
     if not shapes or shapes != [weight.shape for weight, _ in after]:
         raise ValueError(
@@ -87,7 +87,7 @@ def _check(before: Sequence[Layer], after: Sequence[Layer]) -> None:
                 raise ValueError(f"layer {index} has a bias of shape {bias.shape}, expected {weight.shape[:1]}")
 
 
-def _live(layers: Sequence[Layer]) -> list[NDArray[np.bool_]]:
+def _live(layers: Sequence[DrawnLayer]) -> list[NDArray[np.bool_]]:
     """Tells for each layer of units which ones have a weight or a bias that is not 0."""
     sizes = [layers[0][0].shape[1], *(weight.shape[0] for weight, _ in layers)]
     live = [np.zeros(size, dtype=bool) for size in sizes]
@@ -99,34 +99,38 @@ def _live(layers: Sequence[Layer]) -> list[NDArray[np.bool_]]:
     return live
 
 
-def _columns(layers: Sequence[Layer]) -> list[_Column]:
+def _columns(layers: Sequence[DrawnLayer]) -> list[_Column]:
     drawn = [live | (len(live) <= _ALWAYS_DRAWN) for live in _live(layers)]
     # Few units keep the distance of the fullest column, up to a twelfth of the height, and so stay together in the middle.
-    distance = 1 / max(min(max(int(one.sum()) for one in drawn), 12) - 1, 1)
+    distance = 1 / max(min(max(int(visible.sum()) for visible in drawn), 12) - 1, 1)
     columns: list[_Column] = []
-    for index, one in enumerate(drawn):
-        units = np.flatnonzero(one)
-        if 0 < index < len(layers) and len(one) > _ALWAYS_DRAWN:
+    for index, visible in enumerate(drawn):
+        units = np.flatnonzero(visible)
+        if 0 < index < len(layers) and len(visible) > _ALWAYS_DRAWN:
             reads = np.abs(layers[index - 1][0][units])
             mean = reads @ columns[-1].height / np.maximum(reads.sum(1), 1e-30)
             units = units[np.argsort(-mean, kind="stable")]
         reach = 0.5 * min(1.0, (len(units) - 1) * distance)
-        height = np.zeros(len(one))
+        height = np.zeros(len(visible))
         height[units] = np.linspace(0.5 + reach, 0.5 - reach, len(units))
         columns.append(_Column(units=units, height=height))
     return columns
 
 
-def _summary(layers: Sequence[Layer], after: Sequence[Layer]) -> str:
+def _summary(layers: Sequence[DrawnLayer], after: Sequence[DrawnLayer]) -> str:
     weights = sum(np.count_nonzero(weight) for weight, _ in layers)
     biases = sum(np.count_nonzero(bias) for _, bias in layers if bias is not None)
-    spurious = sum(np.count_nonzero(weight[kept == 0]) for (weight, _), (kept, _) in zip(layers, after, strict=True))
+    spurious = sum(np.count_nonzero(weight[left == 0]) for (weight, _), (left, _) in zip(layers, after, strict=True))
     of_them = f" ({spurious:,} spurious)" if spurious else ""
     return f"{weights:,} weights{of_them}, {biases:,} biases"
 
 
 def _draw_panel(
-    axes: "matplotlib.axes.Axes", columns: Sequence[_Column], layers: Sequence[Layer], before: Sequence[Layer], after: Sequence[Layer]
+    axes: "matplotlib.axes.Axes",
+    columns: Sequence[_Column],
+    layers: Sequence[DrawnLayer],
+    before: Sequence[DrawnLayer],
+    after: Sequence[DrawnLayer],
 ) -> None:
     axes.set_axis_off()
     axes.set_xlim(-0.05 * len(layers), 1.07 * len(layers))

@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from ellzero.plots import Layer, draw_network, plot_curves
+from ellzero.plots import DrawnLayer, draw_network, plot_curves
 from ellzero.records import append_line, read_lines
 
 BLUE, ORANGE, MAGENTA = "#0072b2", "#e69f00", "#cc0077"
@@ -33,7 +33,7 @@ def history(epochs: int = 9, attempt: int = 0) -> list[dict[str, object]]:
     ]
 
 
-def network() -> tuple[list[Layer], list[Layer]]:
+def network() -> tuple[list[DrawnLayer], list[DrawnLayer]]:
     """4 inputs, 3 and 2 hidden units, 1 output; the second unit of the last hidden layer leads nowhere."""
     first = np.array([[1.0, 0, 0, -2], [0, 3, 0, 0], [0, 0, 0, 0]])
     second, last = np.array([[1.0, -1, 0], [2, -2, 0]]), np.array([[1.0, 0]])
@@ -90,7 +90,7 @@ def test_a_network_without_any_weight_is_drawn(tmp_path: Path):
         ([(np.ones((2, 3)), np.ones(3))], None, r"layer 0 has a bias of shape \(3,\), expected \(2,\)"),
     ],
 )
-def test_shapes_that_do_not_fit_are_refused(tmp_path: Path, before: list[Layer], after: list[Layer] | None, message: str):
+def test_shapes_that_do_not_fit_are_refused(tmp_path: Path, before: list[DrawnLayer], after: list[DrawnLayer] | None, message: str):
     with pytest.raises(ValueError, match=message):
         draw_network(before, before if after is None else after, tmp_path / "x")
     assert not list(tmp_path.iterdir())
