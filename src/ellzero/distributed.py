@@ -1,4 +1,4 @@
-"""What processes tell each other: the only place that knows `torch.distributed`.
+"""Communication between processes: the only place that imports `torch.distributed`.
 
 Every function here is a collective: all processes of the group call it, equally often and in the same order.
 """
@@ -16,7 +16,7 @@ from ellzero.types import Masks
 _WRAPPERS = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module"})
 
 _CHUNK = 2**22
-"""Scalars gathered at once: the temporaries of a mean take this many a process, however large the model is."""
+"""Scalars gathered at once: the temporaries of a mean take this many per process, however large the model is."""
 
 
 def canonical_name(name: str) -> str:
@@ -96,23 +96,23 @@ def assert_same_masks(masks: Masks, group: dist.ProcessGroup | None = None) -> N
     """
     _require_group()
     own = torch.frombuffer(bytearray.fromhex(masks_hash(masks)), dtype=torch.uint8).to(_device(group))
-    hashes = [bytes(one.tolist()).hex() for one in _gathered(own, group)]
+    hashes = [bytes(digest.tolist()).hex() for digest in _gathered(own, group)]
     if len(set(hashes)) > 1:
-        found = ", ".join(f"rank {rank}: {one[:8]}" for rank, one in enumerate(hashes))
+        by_rank = ", ".join(f"rank {rank}: {digest[:8]}" for rank, digest in enumerate(hashes))
         raise AssertionError(
-            f"the masks differ between processes ({found}): derive them from values that all share (WorkerMean, mean_evaluation), or"
+            f"the masks differ between processes ({by_rank}): derive them from values that all share (WorkerMean, mean_evaluation), or"
             " broadcast those of one process"
         )
 
 
 def _gathered(tensor: Tensor, group: dist.ProcessGroup | None) -> list[Tensor]:
-    found = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(found, tensor.clone(), group=group)
-    return found
+    gathered = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(gathered, tensor.clone(), group=group)
+    return gathered
 
 
 def _device(group: dist.ProcessGroup | None) -> torch.device:
-    """Finds where the group's backend reads from: NCCL knows the GPU alone."""
+    """Returns the device that the group's backend reads from: NCCL knows the GPU alone."""
     return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend(group) == "nccl" else torch.device("cpu")
 
 

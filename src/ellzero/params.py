@@ -10,7 +10,7 @@ from ellzero.distributed import canonical_name
 from ellzero.types import Masks, Params
 
 Selector = Callable[[str, nn.Module, Tensor], bool]
-"""Asked for each trainable parameter with (canonical name, module that owns it, tensor); True selects it."""
+"""(canonical name, module that owns it, tensor) -> whether the method regularises this trainable parameter."""
 
 _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 """Normalisation may have a weight of several dimensions, which is a scale all the same: `LayerNorm((3, 8, 8))`."""
@@ -28,7 +28,7 @@ def everything(name: str, module: nn.Module, parameter: Tensor) -> bool:
 
 
 def require_module(model: object) -> None:
-    """Refuses what is no module, because people pass `model.parameters()`.
+    """Checks that a model is a module, because people pass `model.parameters()`.
 
     Raises:
         TypeError: `model` is not a module.
@@ -57,14 +57,14 @@ def duplicate(model: nn.Module) -> nn.Module:
 
 def named_parameters(model: nn.Module) -> dict[str, tuple[nn.Module, Tensor]]:
     """Lists trainable parameters under canonical names with a module that owns each, tied tensors once (their first name)."""
-    found: dict[str, tuple[nn.Module, Tensor]] = {}
-    seen: set[Tensor] = set()
+    owned: dict[str, tuple[nn.Module, Tensor]] = {}
+    listed: set[Tensor] = set()
     for prefix, module in model.named_modules():
         for leaf, parameter in module.named_parameters(recurse=False):
-            if parameter.requires_grad and parameter not in seen:
-                seen.add(parameter)
-                found[canonical_name(f"{prefix}.{leaf}" if prefix else leaf)] = (module, parameter)
-    return found
+            if parameter.requires_grad and parameter not in listed:
+                listed.add(parameter)
+                owned[canonical_name(f"{prefix}.{leaf}" if prefix else leaf)] = (module, parameter)
+    return owned
 
 
 def aliases(model: nn.Module) -> dict[str, str]:

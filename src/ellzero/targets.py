@@ -1,4 +1,4 @@
-"""What a run, or a packed network, is to arrive at: a number of non-zeros, of bytes, or an error."""
+"""Targets of a run or of a packed network: a number of non-zeros, of bytes, or an error."""
 
 import math
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class ErrorIncrease:
         fraction: tolerated increase of the error rate: 0.002 is 0.2 percentage points.
         error_fn: (model, batch) -> (number of errors, number of decisions) on validation batches; None counts wrong classes of batches of
             (inputs, integer labels).
-        tries: most values of alpha tried, each a regularised training of its own from a warm start.
+        tries: the largest number of values of alpha that are tried; every try is a regularised training of its own from a warm start.
         resolution: the search ends when accepted and refused alpha are closer than this factor.
     """
 
@@ -54,4 +54,4 @@ class Bytes:
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise ValueError(f"Bytes({self.count}): a file has at least a byte")
+            raise ValueError(f"Bytes({self.count}): a file has at least 1 byte")

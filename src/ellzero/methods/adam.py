@@ -34,19 +34,19 @@ def adam_step_(
 
     Args:
         tensors: what is moved in place, against its gradient.
-        gradients: one a tensor, not written to.
-        moments: one a tensor, updated.
-        rates: learning rates, one a tensor.
+        gradients: one per tensor, not written to.
+        moments: one per tensor, updated.
+        rates: learning rates, one per tensor.
         temporaries: room of the same shapes; overwritten.
     """
     if not tensors:
         return
-    first, second = [one.first for one in moments], [one.second for one in moments]
+    first, second = [moment.first for moment in moments], [moment.second for moment in moments]
     roots: list[float] = []
     factors: list[float] = []
-    for one, rate in zip(moments, rates, strict=True):
-        one.steps += 1
-        count = int(one.steps)
+    for moment, rate in zip(moments, rates, strict=True):
+        moment.steps += 1
+        count = int(moment.steps)
         roots.append(math.sqrt(1.0 - BETAS[1] ** count))
         factors.append(-rate * roots[-1] / (1.0 - BETAS[0] ** count))
     torch._foreach_lerp_(first, gradients, 1.0 - BETAS[0])

@@ -62,7 +62,7 @@ class DRR:
 
     @property
     def gradient_on_survivors(self) -> bool:
-        """Whether the gradient of a weight depends on that weight alone: where there is one, and no layer's size enters it."""
+        """Whether the gradient of a weight depends on that weight alone: in the gradient form, where no layer's size enters it."""
         return not self.proximal and self.normalise is None
 
     def init(self, params: Params) -> nn.Module:

@@ -50,7 +50,7 @@ class PerStage:
     """A layer is the innermost module around a tensor whose own name is `prefix` and a number: a stage of several convolutions, say.
 
     `G` is the number of such modules with regularised parameters: 3 for the stages of `ellzero.models.ResNet`, whose first convolution
-    and last layer lie in none and are to be left out with `params=`.
+    and last layer lie in none and are to be left out with `select=`.
 
     Attributes:
         prefix: what stands before the number, an underscore between them aside: "layer" finds `layer_1`, and `layer4` of a ResNet, but

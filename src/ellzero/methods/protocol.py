@@ -3,8 +3,8 @@
 A method is a frozen dataclass of hyperparameters. What it optimises beside the model is an `nn.Module`, its state. It never sees
 data. A member that does nothing is one of the small functions at the end of this file, assigned in the class body.
 
-`Method` is what every method has. Whatever else one can do is an optional member, each in a protocol of its own below: nothing outside a
-method's file asks for its class, or reads a field of it by name.
+`Method` is what every method has. Everything else a method can do is an optional member, in a protocol of its own below: nothing outside
+a method's file asks for its class, or reads a field of it by name.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from ellzero.types import At, Masks, Params, Scalar
 
 @dataclass(frozen=True, kw_only=True)
 class Laws:
-    """The laws a penalty obeys; the common test table checks each one that is declared.
+    """The laws that a penalty obeys; the common test table checks those that are declared.
 
     Attributes:
         linear_in_alpha: doubling alpha doubles the penalty.
@@ -49,11 +49,11 @@ class Method(Protocol):
         ...
 
     def init(self, params: Params) -> nn.Module:
-        """Creates the auxiliary variables, an empty module where there are none."""
+        """Creates the auxiliary variables; an empty module where there are none."""
         ...
 
     def penalty(self, params: Params, state: nn.Module, at: At) -> Scalar:
-        """Computes what is added to the data loss: pure, differentiable; the definition, and the reference in tests."""
+        """Computes what is added to the data loss, as a pure and differentiable function: the definition, and the reference in tests."""
         ...
 
     def add_gradient_(self, params: Params, state: nn.Module, at: At, scale: float = 1.0) -> None:
@@ -82,7 +82,7 @@ class FollowsRates(Protocol):
     """A state that moves its variables by itself, at the learning rates of the optimizer that moves the parameters."""
 
     def follow_rates_(self, rates: Mapping[str, float]) -> None:
-        """Takes note of the learning rate of each parameter in the step just done; called before `after_step_`."""
+        """Records the learning rate of each parameter in the step just done; called before `after_step_`."""
         ...
 
 
@@ -98,7 +98,7 @@ class MaySilence(Protocol):
 
 @runtime_checkable
 class HasStrength(Protocol):
-    """A method with one number that says how much it prunes, which `target=lz.ErrorIncrease(...)` searches over and logs show."""
+    """A method whose pruning is set by a single number, which `target=lz.ErrorIncrease(...)` searches over and logs show."""
 
     @property
     def alpha(self) -> Hyperparameter:
@@ -123,7 +123,7 @@ class EndsOnGrid(Protocol):
 class GradientOnSurvivors(Protocol):
     """A method whose gradient of a weight depends on that weight alone, so that it may be asked for the survivors of a mask only.
 
-    `add_gradient_` is then called with one-dimensional tensors that hold the survivors of a parameter in the place of the parameter.
+    `add_gradient_` is then called with one-dimensional tensors that hold the survivors of a parameter instead of the whole parameter.
     """
 
     @property
@@ -137,7 +137,7 @@ class SignGradient(Protocol):
     """A method whose gradient is a price times the sign of each weight, which one kernel adds while it applies a mask."""
 
     def sign_price(self, at: At) -> float | None:
-        """Returns the price, in units of the data loss per unit of magnitude; None where the gradient is another."""
+        """Returns the price, in units of the data loss per unit of magnitude; None where the gradient has another form."""
         ...
 
 
@@ -158,13 +158,13 @@ class ForwardWeights(Protocol):
     """A method under which the network computes with other weights than those that are trained: sampled, or masked over dense ones.
 
     Between two steps of the regularised phase the parameters hold the forward weights. Before the optimizer's step the trained, dense
-    weights come back, and the gradient found at the forward weights is pulled back through `forward_weights` to them and to the state's own
+    weights come back, and the gradient at the forward weights is pulled back through `forward_weights` to them and to the state's own
     parameters (a straight-through estimator is a `forward_weights` with such a derivative). After the step new forward weights are drawn.
     When the phase ends, and on `detach`, the parameters are the dense weights again.
     """
 
     def forward_weights(self, params: Params, state: nn.Module, at: At, generator: torch.Generator) -> Mapping[str, Tensor]:
-        """Computes the weights that the forward pass uses: differentiable, of the parameters' names and shapes.
+        """Computes the weights that the forward pass uses, differentiably, with the names and shapes of the parameters.
 
         Args:
             params: the dense weights of one optimizer.
@@ -199,7 +199,7 @@ def replace_alpha(self: Any, alpha: float) -> Any:
 
 
 def require_object(name: str, value: object, protocol: type) -> None:
-    """Checks that an option which takes an object was given one: a class has the same members, and fails later or not at all.
+    """Checks that an option holds an object and not its class, which has the same members, and fails later or not at all.
 
     Args:
         name: the option, for the message.

@@ -1,6 +1,6 @@
 """Smooth wells that stand in for the indicator of a non-zero weight: eq. 39 (which is eq. 11), eq. 40 and eq. 41.
 
-`beta` is the inverse width of the well in all of them, so that every one tends to the indicator as beta grows. The paper prints the
+`beta` is the inverse width of the well in all of them, so that each of them tends to the indicator as beta grows. The paper prints the
 width itself in eq. 40 and 41: its beta there is `1 / beta` here.
 """
 
@@ -24,7 +24,7 @@ class Relaxation(Protocol):
         ...
 
     def value(self, magnitude: Float[Tensor, "*shape"], beta: float) -> Float[Tensor, "*shape"]:
-        """Computes the well at `magnitude`, not negative; differentiable: the definition."""
+        """Computes the well at a `magnitude` of at least 0, differentiably; this is the definition."""
         ...
 
     def steepness(self, beta: float) -> float:
@@ -42,7 +42,7 @@ class Exponential:
 
     @property
     def concave(self) -> bool:
-        """True."""
+        """Whether the tangent lies above the well: it does, everywhere."""
         return True
 
     def value(self, magnitude: Float[Tensor, "*shape"], beta: float) -> Float[Tensor, "*shape"]:
@@ -65,7 +65,7 @@ class Gaussian:
 
     @property
     def concave(self) -> bool:
-        """False: it is convex up to `1 / beta`."""
+        """Whether the tangent lies above the well: not up to `1 / beta`, where the well is convex."""
         return False
 
     def value(self, magnitude: Float[Tensor, "*shape"], beta: float) -> Float[Tensor, "*shape"]:
@@ -91,7 +91,7 @@ class Rational:
 
     @property
     def concave(self) -> bool:
-        """False: it is convex up to `1 / beta`."""
+        """Whether the tangent lies above the well: not up to `1 / beta`, where the well is convex."""
         return False
 
     def value(self, magnitude: Float[Tensor, "*shape"], beta: float) -> Float[Tensor, "*shape"]:

@@ -26,7 +26,7 @@ Hyperparameter = float | Schedule
 
 
 def _fraction(progress: float, start: float, end: float) -> float:
-    """Returns how much of [start, end] lies before `progress`; a step where both are equal."""
+    """Returns the fraction of [start, end] that lies before `progress`; a step function where both are equal."""
     if progress >= end:
         return 1.0
     if progress <= start:
@@ -42,7 +42,7 @@ class Ramp:
         first: the value up to `start`.
         last: the value from `end` on.
         start: the progress at which the value begins to move.
-        end: the progress at which it has arrived; a step where it equals `start`.
+        end: the progress at which the value has arrived; a step function where it equals `start`.
     """
 
     first: float
@@ -75,7 +75,7 @@ class Geometric:
         first: the value up to `start`, positive.
         last: the value from `end` on, positive.
         start: the progress at which the value begins to move.
-        end: the progress at which it has arrived; a step where it equals `start`.
+        end: the progress at which the value has arrived; a step function where it equals `start`.
     """
 
     first: float
@@ -108,7 +108,7 @@ class Cosine:
         first: the value up to `start`.
         last: the value from `end` on.
         start: the progress at which the value begins to move.
-        end: the progress at which it has arrived; a step where it equals `start`.
+        end: the progress at which the value has arrived; a step function where it equals `start`.
     """
 
     first: float

@@ -12,15 +12,15 @@ class Workspace:
         self._tensors: dict[tuple[int, str], Tensor] = {}
 
     def like(self, params: Params, slot: int) -> list[Tensor]:
-        """Returns one temporary a parameter, with arbitrary content.
+        """Returns one temporary per parameter, with arbitrary content.
 
         Args:
             params: the parameters in the order wanted.
             slot: a number of the caller's: two temporaries in use at once have different ones.
         """
-        return [self._one(slot, name, parameter) for name, parameter in params.items()]
+        return [self._temporary(slot, name, parameter) for name, parameter in params.items()]
 
-    def _one(self, slot: int, name: str, parameter: Tensor) -> Tensor:
+    def _temporary(self, slot: int, name: str, parameter: Tensor) -> Tensor:
         tensor = self._tensors.get((slot, name))
         # A parameter may have moved to another device, or have been compacted, since the last step.
         if tensor is None or tensor.shape != parameter.shape or tensor.device != parameter.device or tensor.dtype != parameter.dtype:

@@ -15,7 +15,7 @@ from ellzero.types import Scalar
 
 @dataclass(frozen=True, kw_only=True)
 class ZStep:
-    """What the z-step finds.
+    """The result of `z_step`.
 
     Attributes:
         z: `w * pi`, the new consensus.
@@ -58,9 +58,9 @@ def z_targets(
     """Computes `r_i = M_i x_i - c + u_i`, what every worker would like P z to be (eq. 33).
 
     Args:
-        x: each worker's weights, a row a worker.
+        x: the workers' weights, one row per worker.
         u: their scaled multipliers `y_i / rho` (eq. 28).
-        M: one operator for all workers, or one a worker.
+        M: one operator for all workers, or one per worker.
         c: the constraint's offset; 0 where None.
 
     Raises:
@@ -70,8 +70,8 @@ def z_targets(
         mapped = M.apply(x)
     else:
         if len(M) != len(x):
-            raise ValueError(f"{len(M)} operators M for {len(x)} workers: pass one for all, or one a worker")
-        mapped = torch.stack([each.apply(row) for each, row in zip(M, x, strict=True)])
+            raise ValueError(f"{len(M)} operators M for {len(x)} workers: pass one for all, or one per worker")
+        mapped = torch.stack([operator.apply(row) for operator, row in zip(M, x, strict=True)])
     return mapped + u if c is None else mapped - c + u
 
 
@@ -120,17 +120,17 @@ def z_step(
         alpha: price of a weight, in units of the sum of all workers' losses.
         rho: strength of the constraint.
         P: the operator on z.
-        start: z of the round before, a further point to start from. Of no account for P = id.
+        start: z of the round before, a further point to start from. Not used for P = id.
 
     Raises:
-        ValueError: `alpha` or `rho` is not positive and finite, or `r` is not of two dimensions with a worker at least, or holds NaN or
-            infinity.
+        ValueError: `alpha` or `rho` is not positive and finite, or `r` is not of two dimensions with at least one worker, or holds NaN
+            or infinity.
     """
     for name, value in (("alpha", alpha), ("rho", rho)):
         if not (math.isfinite(value) and value > 0):
             raise ValueError(f"z_step({name}={value}): expected a finite number above 0")
     if r.ndim != 2 or not len(r):
-        raise ValueError(f"r has the shape {list(r.shape)}: expected [workers, m], a row a worker; of a single worker r[None]")
+        raise ValueError(f"r has the shape {list(r.shape)}: expected [workers, m], one row per worker; for a single worker pass r[None]")
     if not bool(r.isfinite().all()):
         raise ValueError("r holds NaN or infinity: the workers' training has diverged, lower the learning rate")
     mean = r.mean(dim=0)
@@ -144,10 +144,10 @@ def z_step(
     squared = float(mean.double().square().sum())
     closed = torch.zeros(b.shape, dtype=torch.bool)
     starts = [*([] if start is None else [(start != 0).cpu()]), closed, ~closed]
-    ends = [flip_gates(G.cpu(), b.cpu(), squared, price=alpha / half, start=one) for one in starts]
+    ends = [flip_gates(G.cpu(), b.cpu(), squared, price=alpha / half, start=gates) for gates in starts]
     flips = min(ends, key=lambda end: end.path[-1])
     z, pi = flips.coefficients.to(r), flips.gates.to(r.device)
-    # What the workers differ by is the same for every z.
+    # The differences between workers add the same to L for every z.
     spread = 0.5 * rho * float((r - mean).double().square().sum())
     value = float(z_objective(z, pi.to(r.dtype), r, alpha=alpha, rho=rho, P=P))
-    return ZStep(z=z, w=z, pi=pi, objective=value, path=tuple(half * one + spread for one in flips.path))
+    return ZStep(z=z, w=z, pi=pi, objective=value, path=tuple(half * value + spread for value in flips.path))

@@ -24,8 +24,8 @@ def admm_masks(state: nn.Module, others: Masks | None = None) -> dict[str, Tenso
             all is 0, so that nothing was decided.
     """
     state = _checked(state)
-    masks = {name: each.z != 0 for name, each in zip(state.names, state.every(state.names), strict=True)}
-    if all(float(each.rho) == 0 for each in state.every(state.names)):
+    masks = {name: split.z != 0 for name, split in zip(state.names, state.every(state.names), strict=True)}
+    if all(float(split.rho) == 0 for split in state.every(state.names)):
         raise ValueError("there has been no z-step yet, so nothing is decided: train longer, or lower every=")
     if all(bool(mask.all()) for mask in masks.values()):
         raise ValueError("z is 0 nowhere, so nothing would be pruned: no weight is below the threshold, raise tau or alpha")
@@ -33,7 +33,7 @@ def admm_masks(state: nn.Module, others: Masks | None = None) -> dict[str, Tenso
     if others is None:
         return masks
     both = {**others, **{name: mask & others[name].to(mask.device).bool() if name in others else mask for name, mask in masks.items()}}
-    _require_some(both, "no weight of {} is kept by z and by the other masks: prune less, or take one of the two")
+    _require_some(both, "no weight of {} is kept by z and by the other masks: prune less, or use only z or the other masks")
     return both
 
 
@@ -49,7 +49,7 @@ def admm_residual(params: Params, state: nn.Module) -> float:
         TypeError: the state is of another method.
     """
     state = _checked(state)
-    differences = [x.detach() - each.z for x, each in zip(params.values(), state.every(params), strict=True)]
+    differences = [x.detach() - split.z for x, split in zip(params.values(), state.every(params), strict=True)]
     return float(torch.nn.utils.get_total_norm(differences) / torch.nn.utils.get_total_norm(list(params.values())))
 
 

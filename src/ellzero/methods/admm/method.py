@@ -1,5 +1,6 @@
 """PMMP by ADMM: the l0 price lives in a second copy of the weights, where it is solved exactly (appendix C.4, eq. 36 and 37)."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -8,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ellzero.methods.admm._z_step import hard_threshold
-from ellzero.methods.admm.collapse import warn_of_collapse
 from ellzero.methods.admm.state import ADMMState
+from ellzero.methods.pmmp.collapse import is_bias
 from ellzero.methods.protocol import Laws, no_gradient_, replace_alpha, require_object
 from ellzero.methods.schedule import Hyperparameter, check_hyperparameter, geometric, value_at
 from ellzero.types import At, Masks, Params, Scalar
@@ -55,7 +56,7 @@ class ADMM:
         tau: the threshold, as a rule a falling schedule.
         every: optimizer steps between two z-steps.
         settle: progress from which the masks of z are in force and the survivors train without penalty; None never.
-        mean_over_workers: one worker where not given; `WorkerMean()` of `ellzero.training` over `torch.distributed`. All workers start
+        mean_over_workers: one worker where not given; `ellzero.distributed.WorkerMean()` over `torch.distributed`. All workers start
             from equal weights and do equally many steps.
     """
 
@@ -97,9 +98,9 @@ class ADMM:
         assert isinstance(state, ADMMState)
         alpha, rho = value_at(self.alpha, at), self.rho(at)
         terms: list[Tensor] = []
-        for x, each in zip(params.values(), state.every(params), strict=True):
-            gap = (x - each.z + each.u).square().sum() - each.u.square().sum()
-            terms.append(alpha * torch.count_nonzero(each.z).to(x.dtype) + 0.5 * rho * gap)
+        for x, split in zip(params.values(), state.every(params), strict=True):
+            gap = (x - split.z + split.u).square().sum() - split.u.square().sum()
+            terms.append(alpha * torch.count_nonzero(split.z).to(x.dtype) + 0.5 * rho * gap)
         return torch.stack(terms).sum()
 
     @torch.no_grad()
@@ -113,39 +114,67 @@ class ADMM:
             self._move_(params, state, at)
 
     def masks_(self, params: Params, state: nn.Module, at: At) -> Masks | None:
-        """Returns the masks of z once progress has reached `settle`, once for each parameter."""
+        """Returns the masks of z once progress has reached `settle`, once per parameter."""
         assert isinstance(state, ADMMState)
         fresh = [name for name in params if name not in state.settled] if self._settled(at) else []
         state.settled.update(fresh)
-        return {name: each.z != 0 for name, each in zip(fresh, state.every(fresh), strict=True)} or None
+        return {name: split.z != 0 for name, split in zip(fresh, state.every(fresh), strict=True)} or None
 
     def _settled(self, at: At) -> bool:
         return self.settle is not None and at.progress >= self.settle
 
     def _draw_(self, params: Params, state: ADMMState, steps: Params, rho: float) -> None:
-        weights, room, halves = state.workspace.like(params, 0), state.workspace.like(params, 1), state.every(params)
+        weights, room, splits = state.workspace.like(params, 0), state.workspace.like(params, 1), state.every(params)
         torch._foreach_copy_(weights, [steps[name] for name in params])
         torch._foreach_mul_(weights, rho)
         torch._foreach_copy_(room, weights)
         torch._foreach_add_(room, 1.0)
         torch._foreach_div_(weights, room)
-        torch._foreach_copy_(room, [each.z for each in halves])
-        torch._foreach_sub_(room, [each.u for each in halves])
+        torch._foreach_copy_(room, [split.z for split in splits])
+        torch._foreach_sub_(room, [split.u for split in splits])
         torch._foreach_lerp_(list(params.values()), room, weights)
 
     def _move_(self, params: Params, state: ADMMState, at: At) -> None:
-        alpha, tau, rho, halves = value_at(self.alpha, at), value_at(self.tau, at), self.rho(at), state.every(params)
+        alpha, tau, rho, splits = value_at(self.alpha, at), value_at(self.tau, at), self.rho(at), state.every(params)
         mean = state.workspace.like(params, 0)
-        for x, each, q in zip(params.values(), halves, mean, strict=True):
+        for x, split, q in zip(params.values(), splits, mean, strict=True):
             # The multiplier is y = rho * u: it stays what it is when rho changes (Boyd and others, Distributed optimization, 2011, 3.4.1).
-            each.u.mul_(float(each.rho) / rho if rho > 0 else 0.0).add_(x)
-            each.rho.fill_(rho)
-            q.copy_(each.u)
+            split.u.mul_(float(split.rho) / rho if rho > 0 else 0.0).add_(x)
+            split.rho.fill_(rho)
+            q.copy_(split.u)
         self.mean_over_workers(mean)
-        for each, q in zip(halves, mean, strict=True):
-            each.z.copy_(hard_threshold(q, tau))
-            each.u.sub_(each.z)
-        warn_of_collapse(params, state, mean, alpha=alpha, tau=tau, step=at.step)
+        for split, q in zip(splits, mean, strict=True):
+            split.z.copy_(hard_threshold(q, tau))
+            split.u.sub_(split.z)
+        _warn_of_collapse(params, state, mean, alpha=alpha, tau=tau, step=at.step)
 
     add_gradient_ = no_gradient_
     with_alpha = replace_alpha
+
+
+def _warn_of_collapse(params: Params, state: ADMMState, mean: Sequence[Tensor], *, alpha: float, tau: float, step: int) -> None:
+    """Warns once of every layer, biases excepted, that has lived and of which every weight is now less than half-way to living.
+
+    With a threshold that begins high, layers are closed at first and open as their multipliers grow: that is no collapse.
+
+    Args:
+        params: the parameters.
+        state: records which layers have lived, and which a warning has named.
+        mean: the mean of `x_i + u_i` over workers, by which a weight lives or not, in the order of `params`.
+        alpha: price of one weight, for the message.
+        tau: the threshold.
+        step: optimizer steps done, for the message.
+    """
+    maxima = [q.abs().max() if q.numel() else q.new_full((), torch.inf) for q in mean]
+    largest: dict[str, float] = dict(zip(params, torch.stack(maxima).tolist(), strict=True))
+    state.opened.update(name for name, maximum in largest.items() if maximum > tau)
+    low = {name: maximum for name, maximum in largest.items() if maximum <= 0.5 * tau and not is_bias(name)}
+    fresh = {name: maximum for name, maximum in low.items() if name in state.opened and name not in state.collapsed}
+    if fresh:
+        state.collapsed.update(fresh)
+        warnings.warn(
+            f"ADMM has closed every weight of {', '.join(fresh)} by step {step}: |x + u| there is at most {max(fresh.values()):g}, and a"
+            f" weight lives above tau = {tau:g}. They may never come back: lower alpha = {alpha:g}, or begin with a smaller tau",
+            UserWarning,
+            stacklevel=2,
+        )

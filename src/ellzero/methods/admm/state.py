@@ -38,7 +38,7 @@ class ADMMState(nn.Module):
     Attributes:
         names: canonical names of the parameters.
         opened: names of the layers of which some weight has lived at a z-step; not in the state_dict.
-        collapsed: names of the layers of which every weight has been found closed for good; not in the state_dict.
+        collapsed: names of the layers of which a warning has said that every weight is closed; not in the state_dict.
         settled: names of the parameters whose masks have been given out; not in the state_dict.
     """
 
@@ -54,5 +54,5 @@ class ADMMState(nn.Module):
 
     def every(self, names: Iterable[str]) -> list[Split]:
         """Returns the halves of some parameters, in the order of `names`."""
-        found = dict(zip(self.names, self.splits, strict=True))
-        return [cast("Split", found[name]) for name in names]
+        by_name = dict(zip(self.names, self.splits, strict=True))
+        return [cast("Split", by_name[name]) for name in names]

@@ -17,7 +17,7 @@ from ellzero.methods.linear.inputs import linear_inputs
 
 @dataclass(frozen=True, kw_only=True)
 class RelaxedLasso:
-    """What `relaxed_lasso` found.
+    """The result of `relaxed_lasso`.
 
     Attributes:
         coefficients: `phi` times the lasso's plus `1 - phi` times those of least squares on its support; exactly 0 elsewhere.
@@ -45,7 +45,7 @@ def lasso(
     Scales matter: a column twice as long needs a coefficient half as large, which costs half as much. There is no intercept.
 
     Args:
-        X: inputs, a row a sample.
+        X: inputs, one row per sample.
         y: targets.
         alpha: price of a unit of the l1 norm, in units of the squared error summed over samples. At `2 * max(abs(X' y))` and above
             every coefficient is 0.
@@ -55,7 +55,7 @@ def lasso(
 
     Returns:
         The coefficients in the type of `X`, in float64 where that holds no fractions, many of them exactly 0; all is computed in float64.
-        With more columns than samples there may be several solutions, of one and the same `X theta`.
+        With more columns than samples there may be several solutions, which share one `X theta`.
 
     Raises:
         ValueError: `alpha` is not positive and finite, the data is not finite, the shapes of X and y do not belong together, or
@@ -91,7 +91,7 @@ def relaxed_lasso(
     """Chooses a support by the lasso, then lifts its shrinkage: the linear model of R-L1's two phases.
 
     Args:
-        X: inputs, a row a sample.
+        X: inputs, one row per sample.
         y: targets.
         alpha: price of a unit of the l1 norm while the support is chosen, as in `lasso`.
         phi: how much of the shrinkage stays, in [0, 1]: 0 is least squares on the support, 1 the lasso.
@@ -104,7 +104,7 @@ def relaxed_lasso(
         raise ValueError(f"phi must be in [0, 1], got {phi}")
     shrunk = lasso(X, y, alpha=alpha, start=start)
     support = shrunk != 0
-    # The lasso keeps no more columns than samples but in ties; the driver that allows dependent columns costs little.
+    # The lasso keeps at most as many columns as samples, except in ties; the driver that allows dependent columns costs little.
     fitted = torch.linalg.lstsq(X[:, support].double().cpu(), y.double().cpu().unsqueeze(1), driver="gelsd").solution.squeeze(1)
     relaxed = torch.zeros_like(shrunk).index_put((support,), fitted.to(shrunk))
     return RelaxedLasso(coefficients=phi * shrunk + (1.0 - phi) * relaxed, support=support, lasso=shrunk)

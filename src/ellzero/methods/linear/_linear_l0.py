@@ -26,7 +26,7 @@ _RIDGE = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class LinearL0:
-    """What `linear_l0` found.
+    """The result of `linear_l0`.
 
     Attributes:
         coefficients: w * z of the gates chosen: least squares on the support, exactly 0 elsewhere.
@@ -58,16 +58,16 @@ def linear_l0(
     """Minimises `||y - X theta||_2^2 + alpha * ||theta||_0`, to a point that no flip of one gate improves, nor an exchange of two.
 
     First gamma and w are moved to their minima in turn, from `gamma = p_init`. Then gamma is rounded, and gates are flipped one at a
-    time, w being solved for again, as long as the objective falls; where it does no more, one open gate is exchanged for one closed
+    time, w being solved for again, as long as the objective falls; where no flip lowers it, one open gate is exchanged for one closed
     gate. The same is done from closed and from open gates, and the best end is returned. The problem is NP-hard and the result may be
     a local minimum. A round of the descent costs n^3, a move n * k^2 with k open gates.
 
     Args:
-        X: inputs, a row a sample; a column of ones for an intercept, which is then priced too.
+        X: inputs, one row per sample; a column of ones for an intercept, which is then priced too.
         y: targets.
         alpha: price of a coefficient, in units of the squared error summed over samples.
         p_init: gamma at the beginning, in (0, 1].
-        max_rounds: rounds of the descent at most; it ends where a round gains less than a part in 10^10.
+        max_rounds: rounds of the descent at most; it ends where a round gains less than a factor of 1e-10.
         swaps: whether gates are exchanged.
 
     Returns:
@@ -87,7 +87,7 @@ def linear_l0(
     problem = _Problem(G=X64.T @ X64, b=X64.T @ y64, y_squared=float(y64.square().sum()), alpha=alpha)
     gamma, path = _descend(problem, torch.full_like(problem.b, p_init), max_rounds)
     closed = torch.zeros_like(gamma, dtype=torch.bool)
-    # More open gates than samples fit anything; no move leads out of there, as the closed forms need independent columns.
+    # With more open gates than samples anything fits, and no move leads out of there, as the closed forms need independent columns.
     starts = [start for start in (gamma > 0.5, closed, ~closed) if int(start.sum()) <= len(y)]
     ends = [_flip(problem, start, swaps=swaps) for start in starts]
     gates, coefficients, moves = min(ends, key=lambda end: problem.objective(end[1], end[0]))

@@ -11,7 +11,7 @@ from numba import njit
 @njit(cache=True)
 @no_type_check  # what checks shapes in tests would wrap the function, and the compiler cannot read that
 def descend_(G, r, theta, threshold, tolerance, max_sweeps):  # noqa: N803
-    """Moves one coefficient after the other to its minimum, until the conditions of optimality hold.
+    """Moves the coefficients in turn to their minima, until the conditions of optimality hold.
 
     Args:
         G: X'X, float64, n x n.

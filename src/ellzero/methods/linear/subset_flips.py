@@ -1,4 +1,4 @@
-"""Least squares with a price for each coefficient, lowered by flips of one or two gates, each with all coefficients solved anew."""
+"""Least squares with a price per coefficient, lowered by flips of one or two gates; after every flip all coefficients are solved anew."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ _DEPENDENT = 1e-8
 
 @dataclass(frozen=True, kw_only=True)
 class Flips:
-    """Where the flips have led.
+    """The result of `flip_gates`.
 
     Attributes:
         gates: True where a coefficient is used.
@@ -28,7 +28,7 @@ class Flips:
 def flip_gates(G: Float[Tensor, "n n"], b: Float[Tensor, "n"], squared: float, *, price: float, start: Bool[Tensor, "n"]) -> Flips:  # noqa: N803
     """Lowers `||y - P z||^2 + price * l0(z)` by the best flip of one gate, or of two where none helps, until neither does.
 
-    The problem is NP-hard, and the end is a minimum among its neighbours, not always the least of all. For given gates everything is in
+    The problem is NP-hard, and the result is a minimum among its neighbours, not always the global one. For given gates everything is in
     a tableau of n + 1 rows, the matrix `[G b; b^T squared]` with the open gates swept out (J. H. Goodnight, A tutorial on the SWEEP
     operator, 1979), from which the objective after each flip follows in closed form. A flip costs n^3.
 
@@ -47,7 +47,7 @@ def flip_gates(G: Float[Tensor, "n n"], b: Float[Tensor, "n"], squared: float, *
     tableau = _swept(whole, gates)
     path = [_objective(whole, tableau, gates, price)]
     while True:
-        for best in (_best_one, _best_two):
+        for best in (_best_flip, _best_pair):
             candidate = best(tableau, gates, scale, price)
             swept = _swept(whole, candidate)
             value = _objective(whole, swept, candidate, price)
@@ -101,13 +101,13 @@ def _reductions(pivots: Tensor, last: Tensor, gates: Tensor, scale: Tensor) -> T
     return torch.where(possible, last.square() / torch.where(possible, pivots, 1.0), -torch.inf)
 
 
-def _best_one(tableau: Tensor, gates: Tensor, scale: Tensor, price: float) -> Tensor:
+def _best_flip(tableau: Tensor, gates: Tensor, scale: Tensor, price: float) -> Tensor:
     """Flips the gate with which the objective falls most."""
     gains = _reductions(tableau.diagonal()[:-1], tableau[:-1, -1], gates, scale) - _prices(gates, price)
     return gates ^ torch.nn.functional.one_hot(gains.argmax(), len(gates)).bool()
 
 
-def _best_two(tableau: Tensor, gates: Tensor, scale: Tensor, price: float) -> Tensor:
+def _best_pair(tableau: Tensor, gates: Tensor, scale: Tensor, price: float) -> Tensor:
     """Flips the pair with which the objective falls most: in row k and column l is the gain of k first, and then of l."""
     diagonal, last, inner = tableau.diagonal()[:-1], tableau[:-1, -1], tableau[:-1, :-1]
     first = _reductions(diagonal, last, gates, scale)

@@ -10,20 +10,20 @@ from ellzero.methods.pmmp.state import PMMPState, Variables
 from ellzero.types import Params
 
 CHECK_EVERY = 50
-"""Steps between two looks for lost layers, each of which reads all of theta and gamma."""
+"""Steps between two checks for lost layers; a check reads all of theta and gamma."""
 
 _NOTHING = 0.05
-"""Weights are as good as gone below this share of the largest that their layer has had: the steps of Adam hold them off 0 itself."""
+"""Weights count as lost below this share of the largest that their layer has had: the steps of Adam hold them off 0 itself."""
 
 _OPEN = 0.5
 """No gate of a layer is open where gamma is nowhere larger: `pmmp_masks` would refuse it."""
 
 
 def warn_of_collapse(params: Params, state: PMMPState, *, alpha: float, multiplier: float, step: int) -> None:
-    """Warns once of every layer, biases excepted, that is lost; looks every `CHECK_EVERY` steps.
+    """Warns once of every lost layer, biases excepted; checks every `CHECK_EVERY` steps.
 
-    A layer is lost whose gates were open and have all closed; or whose weights have all shrunk to nothing while no gate is open, which
-    is how it goes where gates begin closed.
+    A layer is lost where its gates were open and have all closed; or where its weights have all shrunk to nothing while no gate is open,
+    which happens where gates begin closed.
 
     Args:
         params: the parameters.
@@ -71,15 +71,15 @@ def is_bias(name: str) -> bool:
 
 
 def _largest(params: Params, variables: Mapping[str, Variables]) -> dict[str, tuple[float, float, float]]:
-    """Finds the largest magnitude of each parameter, now and at any look, and its largest gamma; reads all at once."""
+    """Lists the largest magnitude of each parameter, at present and over all checks, and its largest gamma; reads all at once."""
     rows: list[Tensor] = []
-    kept = {name: each for name, each in variables.items() if each.gamma.numel()}
-    for name, each in kept.items():
+    occupied = {name: own for name, own in variables.items() if own.gamma.numel()}
+    for name, own in occupied.items():
         magnitude = params[name].detach().abs().max()
-        each.reached.copy_(torch.maximum(each.reached, magnitude))
-        rows.append(torch.stack([magnitude, each.reached, each.gamma.max()]).double())
-    found = torch.stack(rows).tolist() if rows else []
-    return {name: (magnitude, reached, gamma) for name, (magnitude, reached, gamma) in zip(kept, found, strict=True)}
+        own.reached.copy_(torch.maximum(own.reached, magnitude))
+        rows.append(torch.stack([magnitude, own.reached, own.gamma.max()]).double())
+    largest = torch.stack(rows).tolist() if rows else []
+    return {name: (magnitude, reached, gamma) for name, (magnitude, reached, gamma) in zip(occupied, largest, strict=True)}
 
 
 def _reach(theta: Tensor, variables: Variables, multiplier: float) -> float:

@@ -28,12 +28,12 @@ def pmmp_masks(state: nn.Module, others: Masks | None = None, *, above: float = 
     state = _checked(state)
     if not 0.0 <= above < 1.0:
         raise ValueError(f"gates are probabilities, so above must be in [0, 1), got {above}")
-    gates = {name: each.gamma > above for name, each in zip(state.names, state.every(state.names), strict=True)}
+    gates = {name: variables.gamma > above for name, variables in zip(state.names, state.every(state.names), strict=True)}
     _require_open(gates, f"every gate of {{}} is closed (gamma at most {above:g}): lower alpha, raise u_init or multiplier, train longer")
     if others is None:
         return gates
     both = {**others, **{name: gate & others[name].to(gate.device).bool() if name in others else gate for name, gate in gates.items()}}
-    _require_open(both, "no weight of {} is kept by its gates and by the other masks: prune less, or take one of the two")
+    _require_open(both, "no weight of {} is kept by its gates and by the other masks: prune less, or use only the gates or the other masks")
     return both
 
 
@@ -50,7 +50,7 @@ def undecided(state: nn.Module, *, margin: float = 0.1) -> float:
         TypeError: the state is of another method.
     """
     state = _checked(state)
-    gammas = [each.gamma for each in state.every(state.names)]
+    gammas = [variables.gamma for variables in state.every(state.names)]
     between = torch.stack([((gamma > margin) & (gamma < 1.0 - margin)).sum() for gamma in gammas]).sum()
     return float(between) / max(1, sum(gamma.numel() for gamma in gammas))
 

@@ -24,7 +24,7 @@ class PMMP:
 
     The network computes with theta. w starts as a copy of theta, so attach after a prelude without penalty, not before. The variables
     w, gamma and u have an Adam of their own, which is part of the method's state, with the learning rate of the parameter's group.
-    Under Adam gamma moves by about that rate a step whatever its gradient, so most decisions fall at about the same time, after
+    Under Adam gamma moves by about that rate per step whatever its gradient, so most decisions fall at about the same time, after
     1 / lr steps from `p_init=1`; with `updates=ExactGates()` there is no such delay.
 
     Attributes:
@@ -79,8 +79,8 @@ class PMMP:
         assert isinstance(state, PMMPState)
         alpha = value_at(self.alpha, at)
         terms: list[Tensor] = []
-        for theta, each in zip(params.values(), state.every(params), strict=True):
-            terms.append(alpha * each.gamma.sum() + self.multiplier * (each.u * constraint(theta, each.w, each.gamma)).sum())
+        for theta, own in zip(params.values(), state.every(params), strict=True):
+            terms.append(alpha * own.gamma.sum() + self.multiplier * (own.u * constraint(theta, own.w, own.gamma)).sum())
         return torch.stack(terms).sum()
 
     @torch.no_grad()
@@ -103,8 +103,8 @@ class PMMP:
         assert isinstance(state, PMMPState)
         if self.u is not None:
             value = value_at(self.u, at)
-            for each in state.every(params):
-                each.u.fill_(value)
+            for variables in state.every(params):
+                variables.u.fill_(value)
         self.updates.move_(params, state, self._round(at))
 
     def _round(self, at: At) -> Round:

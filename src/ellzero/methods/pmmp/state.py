@@ -20,7 +20,7 @@ class Variables(nn.Module):
         gamma: the probability that the gate is open, in [0, 1].
         u: the multiplier of the constraint theta = w * z.
         opened: whether any gate has been open; a parameter whose gates have all closed after that has collapsed.
-        reached: the largest magnitude that the parameter has had, at the start or at a look for collapses.
+        reached: the largest magnitude that the parameter has had, at the start or at a check for collapses.
     """
 
     w: Tensor
@@ -50,7 +50,7 @@ class PMMPState(nn.Module):
     Attributes:
         names: canonical names of the parameters.
         rates: learning rate of each parameter in the optimizer, empty before its first step; not in the state_dict.
-        collapsed: names of the layers that were found lost; not in the state_dict.
+        collapsed: names of the layers that a warning has called lost; not in the state_dict.
     """
 
     def __init__(self, params: Params, *, p_init: float, u_init: float) -> None:
@@ -69,11 +69,11 @@ class PMMPState(nn.Module):
 
     def every(self, names: Iterable[str]) -> list[Variables]:
         """Returns the variables of some parameters, in the order of `names`."""
-        found = dict(zip(self.names, self.variables, strict=True))
-        return [cast("Variables", found[name]) for name in names]
+        by_name = dict(zip(self.names, self.variables, strict=True))
+        return [cast("Variables", by_name[name]) for name in names]
 
     def follow_rates_(self, rates: Mapping[str, float]) -> None:
-        """Takes note of the optimizer's learning rates."""
+        """Records the optimizer's learning rates."""
         self.rates = {**self.rates, **rates}
 
 
@@ -81,21 +81,21 @@ def block_of(params: Params, variables: Sequence[Variables]) -> Block:
     """Collects parameters and their variables."""
     return Block(
         theta=list(params.values()),
-        w=[each.w for each in variables],
-        gamma=[each.gamma for each in variables],
-        u=[each.u for each in variables],
+        w=[own.w for own in variables],
+        gamma=[own.gamma for own in variables],
+        u=[own.u for own in variables],
     )
 
 
 def descend_(variables: list[Variables], for_w: list[Tensor], for_gamma: list[Tensor], rates: list[float], room: list[Tensor]) -> None:
     """Moves w and gamma by a step of Adam, and gamma back into [0, 1]."""
-    adam_step_([each.w for each in variables], for_w, [each.moments_w for each in variables], rates, room)
-    gammas = [each.gamma for each in variables]
-    adam_step_(gammas, for_gamma, [each.moments_gamma for each in variables], rates, room)
+    adam_step_([own.w for own in variables], for_w, [own.moments_w for own in variables], rates, room)
+    gammas = [own.gamma for own in variables]
+    adam_step_(gammas, for_gamma, [own.moments_gamma for own in variables], rates, room)
     torch._foreach_clamp_min_(gammas, 0.0)
     torch._foreach_clamp_max_(gammas, 1.0)
 
 
 def ascend_(variables: list[Variables], for_u: list[Tensor], rates: list[float], room: list[Tensor]) -> None:
     """Moves u by a step of Adam."""
-    adam_step_([each.u for each in variables], for_u, [each.moments_u for each in variables], rates, room)
+    adam_step_([own.u for own in variables], for_u, [own.moments_u for own in variables], rates, room)

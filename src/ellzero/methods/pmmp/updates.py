@@ -11,7 +11,7 @@ from ellzero.methods.pmmp.formulas import Block, ascents_into_, descents_into_, 
 from ellzero.methods.pmmp.state import PMMPState, ascend_, block_of, descend_
 from ellzero.types import Params
 
-# Temporaries of the workspace: what is noted before the optimizer's step lies in the last three until after it.
+# Temporaries of the workspace: what is recorded before the optimizer's step lies in the last three until after it.
 _DIFFERENCES, _ROOM, _FOR_W, _FOR_GAMMA, _FOR_U = range(5)
 
 
@@ -37,7 +37,7 @@ class Round:
         """Returns a learning rate for each parameter.
 
         Raises:
-            ValueError: none is known.
+            ValueError: a parameter's learning rate is not known.
         """
         if self.rate is not None:
             return [self.rate] * len(params)
@@ -51,41 +51,38 @@ class Round:
 class Updates(Protocol):
     """A way to move w, gamma and u around the optimizer's step on theta."""
 
-    def note_(self, params: Params, state: PMMPState, now: Round) -> None:
-        """Notes what is needed of the point before the step, in temporaries; moves nothing."""
+    def note_(self, params: Params, state: PMMPState, current: Round) -> None:
+        """Records what is needed of the point before the step, in temporaries; moves nothing."""
         ...
 
-    def move_(self, params: Params, state: PMMPState, now: Round) -> None:
+    def move_(self, params: Params, state: PMMPState, current: Round) -> None:
         """Moves the variables after the step."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Simultaneous:
-    """Moves all four variables by one step of Adam from the same point, theta, w and gamma down and u up.
+    """Moves all four variables by one step of Adam from the same point, theta, w and gamma down, u up, as the authors' experiments did."""
 
-    So did the authors' experiments.
-    """
-
-    def note_(self, params: Params, state: PMMPState, now: Round) -> None:
-        """Notes the gradients in w, gamma and u before theta moves."""
-        _note_descents_(params, state, now)
-        if now.ascends:
+    def note_(self, params: Params, state: PMMPState, current: Round) -> None:
+        """Records the gradients in w, gamma and u before theta moves."""
+        _note_descents_(params, state, current)
+        if current.ascends:
             # `add_gradient_` has left the differences there.
             ascents_into_(
-                _room(params, state, _FOR_U), _room(params, state, _DIFFERENCES), _block(params, state), multiplier=now.multiplier
+                _room(params, state, _FOR_U), _room(params, state, _DIFFERENCES), _block(params, state), multiplier=current.multiplier
             )
 
-    def move_(self, params: Params, state: PMMPState, now: Round) -> None:
-        """Moves w, gamma and u along what was noted."""
+    def move_(self, params: Params, state: PMMPState, current: Round) -> None:
+        """Moves w, gamma and u along the recorded gradients."""
         params = _pending_(params, state)
         if not params:
             return
-        variables, rates, room = state.every(params), now.rates(params, state), _room(params, state, _ROOM)
+        variables, rates, room = state.every(params), current.rates(params, state), _room(params, state, _ROOM)
         descend_(variables, _room(params, state, _FOR_W), _room(params, state, _FOR_GAMMA), rates, room)
-        if now.ascends:
+        if current.ascends:
             ascend_(variables, _room(params, state, _FOR_U), rates, room)
-        warn_of_collapse(params, state, alpha=now.alpha, multiplier=now.multiplier, step=now.step)
+        warn_of_collapse(params, state, alpha=current.alpha, multiplier=current.multiplier, step=current.step)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +90,7 @@ class Alternating:
     """Descends theta, w and gamma together for some steps, then ascends u once, at the point they have reached (section 2.2.1).
 
     Attributes:
-        descents: steps down for each step up.
+        descents: steps down per step up.
     """
 
     descents: int = 1
@@ -102,12 +99,12 @@ class Alternating:
         if self.descents < 1:
             raise ValueError(f"Alternating(descents={self.descents}): expected at least 1")
 
-    def note_(self, params: Params, state: PMMPState, now: Round) -> None:
-        """Notes the gradients in w and gamma before theta moves."""
-        _note_descents_(params, state, now)
+    def note_(self, params: Params, state: PMMPState, current: Round) -> None:
+        """Records the gradients in w and gamma before theta moves."""
+        _note_descents_(params, state, current)
 
-    def move_(self, params: Params, state: PMMPState, now: Round) -> None:
-        """Moves w and gamma along what was noted, and u where it is its turn."""
+    def move_(self, params: Params, state: PMMPState, current: Round) -> None:
+        """Moves w and gamma along the recorded gradients, and u where it is its turn."""
         params = _pending_(params, state)
         if not params:
             return
@@ -116,13 +113,13 @@ class Alternating:
             variables,
             _room(params, state, _FOR_W),
             _room(params, state, _FOR_GAMMA),
-            now.rates(params, state),
+            current.rates(params, state),
             _room(params, state, _ROOM),
         )
-        if now.ascends:
+        if current.ascends:
             turn = zip(params.items(), variables, strict=True)
-            _ascend_here_(dict(item for item, each in turn if int(each.moments_gamma.steps) % self.descents == 0), state, now)
-        warn_of_collapse(params, state, alpha=now.alpha, multiplier=now.multiplier, step=now.step)
+            _ascend_here_(dict(item for item, own in turn if int(own.moments_gamma.steps) % self.descents == 0), state, current)
+        warn_of_collapse(params, state, alpha=current.alpha, multiplier=current.multiplier, step=current.step)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,39 +129,39 @@ class ExactGates:
     Theta then feels `2 m u theta` where its gate is closed and nothing where it is open.
     """
 
-    def note_(self, params: Params, state: PMMPState, now: Round) -> None:
-        """Notes nothing."""
+    def note_(self, params: Params, state: PMMPState, current: Round) -> None:
+        """Records nothing."""
 
-    def move_(self, params: Params, state: PMMPState, now: Round) -> None:
+    def move_(self, params: Params, state: PMMPState, current: Round) -> None:
         """Moves w and gamma to their minimum, and u up."""
-        for theta, each in zip(params.values(), state.every(params), strict=True):
-            each.w.copy_(theta)
-            each.gamma.copy_(exact_gamma(theta.detach(), each.u, alpha=now.alpha, multiplier=now.multiplier))
-        if now.ascends:
-            _ascend_here_(params, state, now)
-        warn_of_collapse(params, state, alpha=now.alpha, multiplier=now.multiplier, step=now.step)
+        for theta, own in zip(params.values(), state.every(params), strict=True):
+            own.w.copy_(theta)
+            own.gamma.copy_(exact_gamma(theta.detach(), own.u, alpha=current.alpha, multiplier=current.multiplier))
+        if current.ascends:
+            _ascend_here_(params, state, current)
+        warn_of_collapse(params, state, alpha=current.alpha, multiplier=current.multiplier, step=current.step)
 
 
-def _note_descents_(params: Params, state: PMMPState, now: Round) -> None:
+def _note_descents_(params: Params, state: PMMPState, current: Round) -> None:
     for_w, for_gamma = _room(params, state, _FOR_W), _room(params, state, _FOR_GAMMA)
-    descents_into_(for_w, for_gamma, _block(params, state), alpha=now.alpha, multiplier=now.multiplier)
+    descents_into_(for_w, for_gamma, _block(params, state), alpha=current.alpha, multiplier=current.multiplier)
     state.pending.update(params)
 
 
 def _pending_(params: Params, state: PMMPState) -> dict[str, Tensor]:
-    """Returns the parameters of which gradients were noted, once."""
+    """Returns, once, the parameters whose gradients were recorded."""
     noted = {name: theta for name, theta in params.items() if name in state.pending}
     state.pending.difference_update(noted)
     return noted
 
 
-def _ascend_here_(params: Mapping[str, Tensor], state: PMMPState, now: Round) -> None:
+def _ascend_here_(params: Mapping[str, Tensor], state: PMMPState, current: Round) -> None:
     if params:
         differences, for_u = _room(params, state, _DIFFERENCES), _room(params, state, _FOR_U)
         block = _block(params, state)
         differences_into_(differences, block)
-        ascents_into_(for_u, differences, block, multiplier=now.multiplier)
-        ascend_(state.every(params), for_u, now.rates(params, state), _room(params, state, _ROOM))
+        ascents_into_(for_u, differences, block, multiplier=current.multiplier)
+        ascend_(state.every(params), for_u, current.rates(params, state), _room(params, state, _ROOM))
 
 
 def _block(params: Params, state: PMMPState) -> Block:
