@@ -34,7 +34,7 @@ def attach(
         optimizer: one optimizer or several that share the model; each counts its own steps.
         model: the module, wrapped (DDP, torch.compile) or not.
         method: the penalty, such as `lz.DRR(alpha=1e-5)`.
-        params: the rule for what is regularised: weights of two and more dimensions, or `lz.everything` as in the paper.
+        select: the rule for what is regularised: weights of two and more dimensions, or `lz.everything` as in the paper.
         total_steps: optimizer steps planned, from which progress follows; needed by schedules. Later steps stay at progress 1.
         from_zeros: freeze what is exactly 0 now among the regularised parameters, to go on from a sparse checkpoint; the
             penalty stays on.

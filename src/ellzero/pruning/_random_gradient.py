@@ -47,7 +47,7 @@ def random_gradient(
         model: any module whose outputs hold real tensors, alone or in tuples, mappings and dataclasses.
         inputs: one batch (a tensor, or a mapping of keyword arguments), or an iterable of batches (tensors, tuples of positional
             arguments, mappings). Their shape and their integers (tokens) serve the first kind of gradient, their values the second.
-        params: which parameters may be removed.
+        select: which parameters may be removed.
         shape: without `inputs`, the shape of a random batch, as (8, 1, 28, 28); not needed where a linear layer comes first.
         forward: how to call the model on a batch, as `lambda model, batch: model(batch[0])` for pairs with labels.
         draws: how many gradients of each kind.

@@ -94,7 +94,7 @@ def layerwise_prune_(
         zeros: the fraction of prunable weights that become 0.
         alpha: instead of `zeros`, the price of a weight, as in the paper's objective: a removal may add so much to the layer's squared
             error, summed over all inputs and positions.
-        params: which weights (and biases) may be pruned; biases that may not are still fitted. What else it selects is left alone.
+        select: which weights (and biases) may be pruned; biases that may not are still fitted. What else it selects is left alone.
         allocate: how zeros are divided among layers.
         damping: added to each Gram matrix, as a fraction of the mean of its diagonal; holds fitted weights near the given ones.
         per_feature: takes about so many positions of images for each weight of a row, which is faster; None takes all.
