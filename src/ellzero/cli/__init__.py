@@ -3,10 +3,10 @@
 import sys
 
 try:
-    from ellzero.cli.main import main
+    from ellzero.cli.main import l0, main
 except KeyboardInterrupt:
     # Ctrl-C while it starts.
     print("ellzero: interrupted", file=sys.stderr)
     sys.exit(130)
 
-__all__ = ["main"]
+__all__ = ["l0", "main"]

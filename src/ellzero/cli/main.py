@@ -1,25 +1,43 @@
-"""Parses the command line, and turns errors into one line on stderr and an exit status."""
+"""Parses the command line, runs the command, and turns errors into one line on stderr and an exit status."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any, Union
 
 import tyro
 
 from ellzero import __version__
-from ellzero.cli.arguments import UsageError, arrange
-from ellzero.cli.streams import flushed, prepare_streams
+from ellzero.cli.options.arguments import UsageError, arrange, as_command, without_method_options
+from ellzero.files.streams import flushed, prepare_streams
 
-# Commands whose arguments are typed as those of xz are, and where each is. No other's are read, which takes a while.
-_OF_FILES = {
-    "compress": ("ellzero.cli.options.compress", "Compress"),
-    "decompress": ("ellzero.cli.options.compress", "Decompress"),
-    "cat": ("ellzero.cli.options.compress", "Cat"),
-    "test": ("ellzero.cli.options.compress", "Verify"),
-    "list": ("ellzero.cli.jobs.listing", "List"),
-    "bench": ("ellzero.cli.jobs.bench", "Bench"),
+_OPTIONS, _JOBS = "ellzero.cli.options", "ellzero.cli.jobs"
+COMMANDS = {
+    "sparsify": (f"{_OPTIONS}.sparsify:Sparsify", f"{_JOBS}.sparsify:run_sparsify"),
+    "methods": (f"{_OPTIONS}.methods:Methods", f"{_JOBS}.methods:run_methods"),
+    "pack": (f"{_OPTIONS}.pack:Pack", f"{_JOBS}.pack:run_pack"),
+    "unpack": (f"{_OPTIONS}.pack:Unpack", f"{_JOBS}.pack:run_unpack"),
+    "inspect": (f"{_OPTIONS}.inspect:Inspect", f"{_JOBS}.inspect:run_inspect"),
+    "compress": (f"{_OPTIONS}.compress:Compress", f"{_JOBS}.compress:run_compress"),
+    "decompress": (f"{_OPTIONS}.compress:Decompress", f"{_JOBS}.compress:run_decompress"),
+    "cat": (f"{_OPTIONS}.compress:Cat", f"{_JOBS}.compress:run_cat"),
+    "test": (f"{_OPTIONS}.compress:Verify", f"{_JOBS}.compress:run_test"),
+    "list": (f"{_OPTIONS}.listing:List", f"{_JOBS}.listing:run_list"),
+    "bench": (f"{_OPTIONS}.bench:Bench", f"{_JOBS}.bench:run_bench"),
+    "demo": (f"{_OPTIONS}.demo:Demo", f"{_JOBS}.demo:run_demo"),
 }
+"""Each command's options and its job. Only those of the command that is asked for are imported: the others take a while."""
+
+_L0_HELP = """l0 [OPTIONS] [FILES]: the file commands of ellzero with the arguments of xz, so that tar -I l0 works
+
+  -z, --compress    compress: FILE becomes FILE.l0 (without any of these four)
+  -d, --decompress  decompress: FILE.l0 becomes FILE
+  -t, --test        decode and write nothing
+  -l, --list        show what files hold
+
+Options of one letter may be joined, as in -dc. Those of each command: ellzero compress --help, ellzero decompress --help,
+ellzero test --help, ellzero list --help."""
 
 
 def parse(arguments: Sequence[str]) -> Any:
@@ -29,16 +47,24 @@ def parse(arguments: Sequence[str]) -> Any:
         arguments: the words after `ellzero`.
 
     Returns:
-        The dataclass of the command, whose `run` runs it.
+        The options of the command, as its dataclass.
     """
     words = list(arguments)
-    if words and words[0] in _OF_FILES:
-        module, name = _OF_FILES[words[0]]
-        options = getattr(import_module(module), name)
-        return tyro.cli(options, args=arrange(words[1:], options), prog=f"ellzero {words[0]}", config=(tyro.conf.EnumChoicesFromValues,))
-    from ellzero.cli.commands import Command
-
-    return tyro.cli(Command, args=words, prog="ellzero", description="The shortest description: sparse networks and small files.")
+    if not words or words[0] not in COMMANDS:
+        # Help, or no command: every command's options are imported, for the list of them.
+        commands = tuple(Annotated[_load(options), tyro.conf.subcommand(name)] for name, (options, _) in COMMANDS.items())
+        every: Any = Annotated[Union[commands], tyro.conf.OmitSubcommandPrefixes]  # noqa: UP007  # known at run time only
+        return tyro.cli(every, args=words, prog="ellzero", description="The shortest description: sparse networks and small files.")
+    name, *words = words
+    options = _load(COMMANDS[name][0])
+    names = {field.name for field in fields(options)}
+    method_options: dict[str, tuple[str, ...]] = {}
+    if "files" in names:
+        words = arrange(words, options)
+    if "method_options" in names:
+        words, method_options = without_method_options(words, options)
+    parsed = tyro.cli(options, args=words, prog=f"ellzero {name}", config=(tyro.conf.EnumChoicesFromValues,))
+    return replace(parsed, method_options=method_options) if method_options else parsed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prepare_streams()
     try:
         with flushed():
-            return _run(sys.argv[1:] if arguments is None else arguments)
+            return _run(list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt as interrupt:
         print(f"ellzero: {interrupt}" if str(interrupt) else "ellzero: interrupted", file=sys.stderr)
         return 130
@@ -62,8 +88,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2 if isinstance(error, UsageError) else 1
 
 
-def _run(words: Sequence[str]) -> int:
-    if list(words) in (["--version"], ["-V"]):
+def l0(arguments: Sequence[str] | None = None) -> int:
+    """Runs `ellzero compress`, or `decompress` (-d), `test` (-t) or `list` (-l), with the arguments of xz and gzip.
+
+    Args:
+        arguments: the words after `l0`; `sys.argv` where None.
+
+    Returns:
+        The exit status, as of `ellzero`.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if "--help" in words or "-h" in words:
+        print(_L0_HELP)
+        return 0
+    if "--version" in words or "-V" in words:
+        print(f"l0 of ellzero {__version__}")
+        return 0
+    return main(as_command(words))
+
+
+def _run(words: list[str]) -> int:
+    if words in (["--version"], ["-V"]):
         print(f"ellzero {__version__}")
         return 0
-    return parse(words).run() or 0
+    options = parse(words)
+    job: Callable[[Any], int | None] = _load(COMMANDS[words[0]][1])
+    return job(options) or 0
+
+
+def _load(reference: str) -> Any:
+    module, name = reference.split(":")
+    return getattr(import_module(module), name)

@@ -7,22 +7,35 @@ from pathlib import Path
 
 
 class FileError(OSError):
-    """A file is not there, is in the way, or is not what a command can read or write."""
+    """A file is not there, is in the way, or is not what a command can read or write.
+
+    Attributes:
+        file: the file that the message names; None where it names none, as where a standard stream is closed.
+    """
+
+    def __init__(self, message: str, *, file: Path | str | None = None) -> None:
+        super().__init__(message)
+        self.file = file
 
 
 @contextmanager
 def plain_errors(path: Path | str, done: str) -> Generator[None, None, None]:
-    """Says in words what the system says in numbers."""
+    """Turns errors of the system into a `FileError` that names the file and says in words what is wrong.
+
+    Args:
+        path: the file.
+        done: what could not be done with it: read, written or removed.
+    """
     try:
         yield
     except FileError:
         raise
     except OSError as error:
-        raise FileError(f"{path} cannot be {done}: {words_for(error, Path(path).parent, done)}") from error
+        raise FileError(f"{path} cannot be {done}: {words_for(error, Path(path).parent, done)}", file=path) from error
 
 
 def words_for(error: OSError, folder: Path, done: str) -> str:
-    """Says in words why something could not be `done` (read, written, removed) in a folder."""
+    """Describes in words why something could not be `done` (read, written, removed) in a folder."""
     if isinstance(error, FileNotFoundError):
         if done != "written":
             return "there is no such file"

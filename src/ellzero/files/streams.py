@@ -1,9 +1,10 @@
-"""Input and output of the commands: files or `-`, refusals that say what to do, and nothing half-written when a command is stopped.
+"""Files or standard streams that a command reads and writes: refusals that say what to do, and nothing half-written when it is stopped.
 
-What a refusal raises is a `FileError`, an OSError with one line of text.
+What a refusal raises is a `FileError`, an OSError with one line of text. `prepare_streams` and `flushed` stand around a whole command.
 """
 
 import errno
+import io
 import os
 import signal
 import stat
@@ -13,7 +14,7 @@ from collections.abc import Collection, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn, cast
 
 from ellzero.files.errors import FileError, plain_errors, words_for
 from ellzero.files.whole import replacing
@@ -42,7 +43,7 @@ def open_input(path: Path | str, *, terminal: bool = True) -> Generator[BinaryIO
         return
     with plain_errors(path, "read"):
         if os.path.isdir(path):
-            raise FileError(f"{path} is a folder: name a file")
+            raise FileError(f"{path} is a folder: name a file", file=path)
         file = open(path, "rb")  # noqa: SIM115  # closed below; errors while it is used are the caller's
     with file:
         yield file
@@ -80,13 +81,12 @@ def open_output(
     """
     read = None if source is None else _status(source, 0)
     written = _status(path, 1)
-    for one, status in ((source, read), *((other, _status(other, 0)) for other in others)):
+    for read_path, status in ((source, read), *((other, _status(other, 0)) for other in others)):
         if status is not None and written is not None and stat.S_ISREG(status.st_mode) and os.path.samestat(status, written):
-            raise FileError(
-                f"{path} is the input: name another output" if path == one else f"{path} is the same file as {one}: name another"
-            )
+            message = f"{path} is the input: name another output" if path == read_path else f"{path} is the same file as {read_path}: name another"
+            raise FileError(message, file=path)
     if written is not None and stat.S_ISDIR(written.st_mode):
-        raise FileError(f"{path} is a folder: name a file in it")
+        raise FileError(f"{path} is a folder: name a file in it", file=path)
     with ExitStack() as stack:
         stack.enter_context(stoppable())
         with plain_errors(path, "written"):
@@ -97,7 +97,7 @@ def open_output(
             else:
                 overwrite = force or (written is not None and _agreed(path, source))
                 if written is not None and not overwrite:
-                    raise FileError(f"{path} exists: -f overwrites it, -o names another output")
+                    raise FileError(f"{path} exists: -f overwrites it, -o names another output", file=path)
                 # A symbolic link stays: what it points to is replaced.
                 target = Path(os.path.realpath(path))
                 like = read if keep and str(source) != STANDARD else None
@@ -129,7 +129,7 @@ def stoppable() -> Generator[None, None, None]:
 
 @contextmanager
 def reader_of_output() -> Generator[None, None, None]:
-    """Says it when nobody reads standard output any more.
+    """Turns the error of a broken pipe into one that says that nobody reads standard output.
 
     Raises:
         FileError: what reads it has stopped.
@@ -143,6 +143,44 @@ def reader_of_output() -> Generator[None, None, None]:
         raise FileError("what reads standard output has stopped reading") from None
 
 
+@contextmanager
+def flushed() -> Generator[None, None, None]:
+    """Writes what standard output still holds, at the end.
+
+    Raises:
+        FileError: what reads standard output has stopped reading.
+    """
+    with reader_of_output():
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+
+
+def prepare_streams() -> None:
+    """Lets standard output print any name of a file, and puts a stand-in where a standard stream is closed (`<&-`, `>&-`, `2>&-`).
+
+    So no file is opened under its number, and messages to a closed stderr go nowhere.
+    """
+    # Python leaves None where a stream is closed.
+    streams = cast(list[Any], [sys.stdin, sys.stdout, sys.stderr])
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            if os.open(os.devnull, os.O_RDWR) != number:
+                return  # The numbers are not free in order: somebody else arranged them.
+    if streams[0] is None:
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(_Closed("standard input")))
+    if streams[1] is None:
+        sys.stdout = io.TextIOWrapper(cast(Any, _Closed("standard output")), write_through=True)
+    if isinstance(streams[1], io.TextIOWrapper) and streams[1].errors == "strict":
+        # A name that is no UTF-8 is printed as it is on disk.
+        streams[1].reconfigure(errors="surrogateescape")
+    if streams[2] is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # as long as the process
+
+
 def check_removable(source: Path | str) -> None:
     """Refuses, before anything is done, to remove what is no regular file.
 
@@ -151,7 +189,7 @@ def check_removable(source: Path | str) -> None:
     """
     status = _status(source, 0)
     if str(source) == STANDARD or (status is not None and not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode)):
-        raise FileError(f"{source} is no regular file, and nothing else is removed: leave --rm out")
+        raise FileError(f"{source} is no regular file, and nothing else is removed: leave --rm out", file=source)
 
 
 def remove_input(source: Path | str, output: Path | str, opened: os.stat_result) -> None:
@@ -168,11 +206,30 @@ def remove_input(source: Path | str, output: Path | str, opened: os.stat_result)
     """
     with plain_errors(source, "removed"):
         if STANDARD in (str(source), str(output)) or not Path(output).is_file() or os.path.samefile(source, output):
-            raise FileError(f"{source} is kept: it is removed only where its output is a file of its own")
+            raise FileError(f"{source} is kept: it is removed only where its output is a file of its own", file=source)
         now = os.stat(source)
         if (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns) != (opened.st_dev, opened.st_ino, opened.st_size, opened.st_mtime_ns):
-            raise FileError(f"{source} is kept: it has changed since it was read, and {output} holds what it was before")
+            raise FileError(f"{source} is kept: it has changed since it was read, and {output} holds what it was before", file=source)
         os.unlink(source)
+
+
+class _Closed(io.RawIOBase):
+    """Stands in the place of a closed stream: a command that does not use the stream works, any other says what is wrong."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readinto(self, _buffer: Any, /) -> int:
+        raise FileError(f"{self._name} is closed: redirect it, or name a file")
+
+    def write(self, _data: Any, /) -> int:
+        raise FileError(f"{self._name} is closed: redirect it, or name a file with -o")
 
 
 def _stop(number: int, _frame: FrameType | None) -> NoReturn:
@@ -186,7 +243,7 @@ def _status(path: Path | str, standard: int) -> os.stat_result | None:
     except OSError as error:
         if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.EBADF}:
             return None
-        raise FileError(f"{path} cannot be looked at: {words_for(error, Path(path).parent, 'read')}") from error
+        raise FileError(f"{path} cannot be looked at: {words_for(error, Path(path).parent, 'read')}", file=path) from error
 
 
 def _agreed(path: Path | str, source: Path | str | None) -> bool:

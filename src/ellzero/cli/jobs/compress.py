@@ -1,4 +1,4 @@
-"""What the file commands do with one file."""
+"""What `ellzero compress`, `decompress`, `cat` and `test` do."""
 
 import io
 import os
@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ellzero.archive.compressed_file import BinaryFile
-from ellzero.cli.arguments import num_bytes
-from ellzero.cli.jobs.messages import say
-from ellzero.cli.jobs.progress import Bar
-from ellzero.cli.jobs.several import shown
-from ellzero.cli.options.compress import Compress, Decompress, Verify, to_standard
+from ellzero.cli.jobs.progress import Bar, say
+from ellzero.cli.jobs.per_file import for_each_file, shown
+from ellzero.cli.options.arguments import UsageError, num_bytes
+from ellzero.cli.options.compress import Cat, Compress, Decompress, Verify
 from ellzero.codec.bytes.data_file import ByteEncoder, DataSection, decode_blocks
 from ellzero.codec.bytes.parameters import BLOCK, model_for
 from ellzero.codec.container import DEFAULT_LIMIT, MAGIC, ContainerReader, Kind, Original, Sink, Source, Tally
@@ -28,7 +27,7 @@ from ellzero.files.streams import STANDARD, check_removable, open_input, open_ou
 from ellzero.jit.kernels import before_numba
 
 SUFFIX = ".l0"
-_DECODING = 8.0  # microseconds a byte, where the level is not known
+_DECODING = 8.0  # microseconds per byte, where the level is not known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +53,73 @@ class Limits:
             max_size=None if max_size is None else num_bytes(max_size),
             memory=None if memory is None else num_bytes(memory),
         )
+
+
+def run_compress(options: Compress) -> int:
+    """Compresses files; returns the exit status.
+
+    Raises:
+        UsageError: options contradict each other.
+    """
+    check_outputs(options)
+    memory = None if options.memory is None else num_bytes(options.memory)
+    if not 1 <= options.level <= 9:
+        raise UsageError(f"level {options.level}: levels are 1 (fast) to 9 (small)")
+    if len(options.files) > 1 and to_standard(options):
+        raise UsageError("compressed files are not joined: give one file with -c, or leave -c out")
+    return for_each_file(options.files, lambda file: compress_file(file, options, memory))
+
+
+def run_decompress(options: Decompress) -> int:
+    """Decompresses files; returns the exit status.
+
+    Raises:
+        UsageError: options contradict each other.
+    """
+    check_outputs(options)
+    limits = Limits.parse(options.max_size, options.memory)
+    return for_each_file(options.files, lambda file: decompress_file(file, options, limits))
+
+
+def run_cat(options: Cat) -> int:
+    """Decompresses files to standard output; returns the exit status."""
+    return run_decompress(
+        Decompress(
+            files=options.files,
+            stdout=True,
+            memory=options.memory,
+            max_size=options.max_size,
+            quiet=options.quiet,
+            verbose=options.verbose,
+        )
+    )
+
+
+def run_test(options: Verify) -> int:
+    """Decodes files and writes nothing; returns the exit status."""
+    limits = Limits.parse(options.max_size, options.memory)
+    return for_each_file(options.files, lambda file: verify_file(file, options, limits))
+
+
+def to_standard(options: Compress | Decompress) -> bool:
+    """Tells whether the output goes to standard output."""
+    return options.stdout or (options.output is not None and str(options.output) == STANDARD)
+
+
+def check_outputs(options: Compress | Decompress) -> None:
+    """Refuses options that would lose data.
+
+    Raises:
+        UsageError: one name for several outputs, or an input to remove whose output is not a file.
+    """
+    if options.stdout and options.output is not None and str(options.output) != STANDARD:
+        raise UsageError("-c and -o name two outputs: give one of them")
+    if options.output is not None and not to_standard(options) and len(options.files) > 1:
+        raise UsageError(f"-o {options.output} names one output for {len(options.files)} files: leave it out")
+    if options.rm and options.keep:
+        raise UsageError("--rm and -k contradict each other: give one of them")
+    if options.rm and to_standard(options):
+        raise UsageError("--rm would remove files whose output went to standard output: leave one of them out")
 
 
 class Prefixed:
@@ -83,7 +149,7 @@ def compress_file(source: Path, options: Compress, memory: int | None) -> None:
         FormatError: what was written does not decode to what was read; no output stays.
     """
     if source.suffix == SUFFIX and not options.force:
-        raise FileError(f"{source} ends in {SUFFIX} already: -f compresses it once more")
+        raise FileError(f"{source} ends in {SUFFIX} already: -f compresses it once more", file=source)
     output = _output(source, options) or _archive_name(source)
     started = time.monotonic()
     with (
@@ -175,7 +241,8 @@ def _verify(copy: Source, original: Original, source: Path, options: Compress, m
         except FormatError as error:
             raise FormatError(
                 f"{shown(source)}: what was written does not decode to what was read ({error}): memory or disk may be faulty; "
-                "the input is as it was, and the output is not to be used"
+                "the input is as it was, and the output is not to be used",
+                file=source,
             ) from error
 
 
@@ -265,13 +332,13 @@ def _output(source: Path, options: Compress | Decompress) -> Path | None:
 
 def _archive_name(source: Path) -> Path:
     if source.exists() and not (source.is_file() or source.is_dir()):
-        raise FileError(f"{source} is no regular file: name its output with -o, or write to standard output with -c")
+        raise FileError(f"{source} is no regular file: name its output with -o, or write to standard output with -c", file=source)
     return source.with_name(source.name + SUFFIX)
 
 
 def _original_name(source: Path) -> Path:
     if source.suffix != SUFFIX:
-        raise FileError(f"{source} does not end in {SUFFIX}: name its output with -o, or write to standard output with -c")
+        raise FileError(f"{source} does not end in {SUFFIX}: name its output with -o, or write to standard output with -c", file=source)
     return source.with_suffix("")
 
 

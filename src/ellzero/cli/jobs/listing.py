@@ -1,53 +1,43 @@
-"""`ellzero list`: what compressed files and network files hold, without decoding data."""
+"""What `ellzero list` does: compressed files and network files are described without decoding data."""
 
 import json
 import math
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import BinaryIO
 
-import tyro
+from ellzero.archive.pack import contents
+from ellzero.cli.jobs.per_file import for_each_file
+from ellzero.cli.options.arguments import UsageError
+from ellzero.cli.options.listing import List
+from ellzero.codec.bytes.data_file import DataSection
+from ellzero.codec.bytes.parameters import BLOCK, BUFFERS, parameters_of
+from ellzero.codec.container import VERSION, ContainerReader, Kind
+from ellzero.codec.network.dtypes import DType
+from ellzero.files.streams import STANDARD, open_input
 
-from ellzero.cli.arguments import UsageError
-from ellzero.cli.options.compress import Files, Quiet, Verbose
-from ellzero.files.streams import STANDARD
 
+def run_list(options: List) -> int:
+    """Lists files; returns the exit status.
 
-@dataclass(frozen=True, kw_only=True)
-class List:
-    """Lists what files hold: sizes, ratio, blocks, level, the memory that decoding needs, hash and version; of networks, their tensors."""
-
-    files: Files = ()
-    """The files."""
-    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
-    """Print JSON, a list with one object a file."""
-    quiet: Quiet = False
-    """Say nothing but errors."""
-    verbose: Verbose = False
-    """Show hashes whole."""
-
-    def run(self) -> int:
-        """Runs the command; returns the exit status.
-
-        Raises:
-            UsageError: no file is named.
-        """
-        from ellzero.cli.jobs.several import each
-
-        if not self.files or any(str(file) == STANDARD for file in self.files):
-            raise UsageError("list reads files, not standard input: name some")
-        found: list[Data | Network] = []
-        status = each(self.files, lambda file: found.append(look(file)))
-        if self.as_json:
-            print(json.dumps([asdict(entry) for entry in found], indent=2))
-        elif found:
-            _show(found, whole=self.verbose)
-        return status
+    Raises:
+        UsageError: no file is named.
+    """
+    if not options.files or any(str(file) == STANDARD for file in options.files):
+        raise UsageError("list reads files, not standard input: name some")
+    entries: list[Data | Network] = []
+    status = for_each_file(options.files, lambda file: entries.append(look(file)))
+    if options.as_json:
+        print(json.dumps([asdict(entry) for entry in entries], indent=2))
+    elif entries:
+        _show(entries, whole_hashes=options.verbose)
+    return status
 
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """What is said of a data file.
+    """The description of a data file.
 
     Attributes:
         file: its name.
@@ -80,7 +70,7 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """What is said of a network file.
+    """The description of a network file.
 
     Attributes:
         file: its name.
@@ -114,8 +104,6 @@ def look(path: Path) -> Data | Network:
         OSError: the file is missing, or cannot be read.
         FormatError: the file is damaged; its checks are compared, and data are not decoded.
     """
-    from ellzero.codec.container import ContainerReader, Kind
-    from ellzero.files.streams import open_input
 
     with open_input(path, terminal=False) as file:
         if not file.seekable():
@@ -126,9 +114,6 @@ def look(path: Path) -> Data | Network:
 
 
 def _look_at_data(path: Path, file: BinaryIO) -> Data:
-    from ellzero.codec.bytes.data_file import DataSection
-    from ellzero.codec.bytes.parameters import BLOCK, BUFFERS, parameters_of
-    from ellzero.codec.container import VERSION, ContainerReader
 
     reader = ContainerReader(file, max_section=2 * BLOCK)
     blocks: list[int] = []
@@ -157,14 +142,11 @@ def _look_at_data(path: Path, file: BinaryIO) -> Data:
 
 
 def _look_at_network(path: Path, file: BinaryIO) -> Network:
-    from ellzero.archive.pack import contents
-    from ellzero.codec.container import VERSION
-    from ellzero.codec.network.dtypes import DType
 
-    found = contents(file).layers
-    own = [layer for layer in found if layer.tied_to is None]
-    scalars = sum(math.prod(layer.shape) for layer in own)
-    dense = sum(math.prod(layer.shape) * DType(layer.dtype).num_bytes for layer in own)
+    layers = contents(file).layers
+    untied = [layer for layer in layers if layer.tied_to is None]
+    scalars = sum(math.prod(layer.shape) for layer in untied)
+    dense = sum(math.prod(layer.shape) * DType(layer.dtype).num_bytes for layer in untied)
     size = path.stat().st_size
     return Network(
         file=str(path),
@@ -173,34 +155,32 @@ def _look_at_network(path: Path, file: BinaryIO) -> Network:
         original_bytes=dense,
         compressed_bytes=size,
         ratio=size / dense if dense else None,
-        tensors=len(found),
+        tensors=len(layers),
         scalars=scalars,
-        nonzeros=sum(layer.nonzeros for layer in own),
+        nonzeros=sum(layer.nonzeros for layer in untied),
         bits_per_scalar=8 * size / scalars if scalars else None,
     )
 
 
-def _show(found: list[Data | Network], *, whole: bool) -> None:
-    import sys
-
+def _show(entries: list[Data | Network], *, whole_hashes: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     for heading in ("compressed", "original", "ratio", "level", "blocks", "memory", "time", "hash", "format", "file"):
         table.add_column(heading, justify="left" if heading in {"hash", "file"} else "right", no_wrap=True)
-    for entry in found:
+    for entry in entries:
         ratio = "" if entry.ratio is None else f"{100 * entry.ratio:.2f} %"
         sizes = (f"{entry.compressed_bytes:,}", f"{entry.original_bytes:,}", ratio)
         if isinstance(entry, Network):
             what = f"network: {entry.tensors:,} tensors, {entry.nonzeros:,} of {entry.scalars:,} numbers not zero"
             if entry.bits_per_scalar is not None:
-                what += f", {entry.bits_per_scalar:.3f} bits a number"
+                what += f", {entry.bits_per_scalar:.3f} bits per number"
             table.add_row(*sizes, "", "", "", "", "", str(entry.version), f"{entry.file} ({what})")
             continue
         blocks = f"{entry.blocks:,}" + (f" ({entry.stored_blocks:,} stored)" if entry.stored_blocks else "")
         level = "" if entry.level is None else str(entry.level)
-        digits = entry.sha256 if whole else entry.sha256[:12]
+        digits = entry.sha256 if whole_hashes else entry.sha256[:12]
         memory = f"{entry.memory_bytes / (1 << 20):,.0f} MiB"
         table.add_row(*sizes, level, blocks, memory, f"{entry.seconds:,.1f} s", digits, str(entry.version), entry.file)
     Console(width=None if sys.stdout.isatty() else 250).print(table, highlight=False, markup=False)

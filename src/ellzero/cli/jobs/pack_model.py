@@ -15,7 +15,8 @@ from ellzero.archive.entries import SaveReport, write_entries
 from ellzero.archive.save import buffers_of, write_model
 from ellzero.archive.sources import tensors_of
 from ellzero.archive.torch_tensors import from_torch, to_torch
-from ellzero.cli.arguments import UsageError
+from ellzero.cli.jobs.grids import chosen_grid
+from ellzero.cli.options.arguments import UsageError
 from ellzero.cli.options.pack import Pack
 from ellzero.codec.container import Sink
 from ellzero.codec.network.tensors import Entry, QuantisedTensor, Tied
@@ -68,7 +69,7 @@ def pack_model(options: Pack, file: Sink, *, calibrate: bool) -> SaveReport:
         found = normalisations(model, sample, call_model)
     fold_batchnorm_([(model.get_submodule(layer), model.get_submodule(norm)) for layer, norm in found.items()])
     tensors = (from_torch(name, parameter) for name, parameter in model.named_parameters())
-    return write_model(file, model, options.grid(tensors))
+    return write_model(file, model, chosen_grid(options, tensors))
 
 
 def pack_as(options: Pack, file: Sink, name: str) -> SaveReport:
@@ -89,7 +90,7 @@ def pack_as(options: Pack, file: Sink, name: str) -> SaveReport:
     def entries() -> Iterator[Entry]:
         return checked(tensors_of(options.network), model, options.network, name)
 
-    grid = options.grid(entry for entry in entries() if entry.name not in kept)
+    grid = chosen_grid(options, entry for entry in entries() if entry.name not in kept)
     return write_entries(file, entries(), grid, kept)
 
 

@@ -1,4 +1,4 @@
-"""How far a file is, on a terminal only."""
+"""What commands print to stderr while they work: lines, and a progress bar on a terminal. Standard output is for results alone."""
 
 import sys
 import time
@@ -9,14 +9,19 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
+def say(text: str) -> None:
+    """Prints one line to stderr."""
+    print(text, file=sys.stderr)
+
+
 class Bar:
     """A line on stderr with speed and time left, if stderr is a terminal.
 
     Args:
-        label: what is done to what.
-        total: the number of bytes that it takes; None where that is not known.
-        expected: microseconds that a byte is expected to take, for the time left before there is anything to measure.
-        hidden: whether there is none in any case.
+        label: what is being done, and to which file.
+        total: the number of bytes to go through; None where that is not known.
+        expected: microseconds per byte that are expected, for the time left before there is anything to measure.
+        hidden: whether nothing is shown in any case.
     """
 
     def __init__(self, label: str, total: int | None, *, expected: float, hidden: bool) -> None:
@@ -49,13 +54,13 @@ class Bar:
 
 
 def pace(done: int, total: int | None, seconds: float, expected: float) -> str:
-    """Puts a speed and the time left into words.
+    """Formats a speed and the time left.
 
     Args:
-        done: bytes.
-        total: bytes, if known.
-        seconds: that `done` took.
-        expected: microseconds a byte, where nothing is done yet.
+        done: bytes done so far.
+        total: bytes in all; None where that is not known.
+        seconds: the time that `done` took.
+        expected: microseconds per byte, where nothing is done yet.
     """
     rate = done / seconds if done and seconds > 0 else 1e6 / expected
     words = [f"{rate / 1000:,.0f} kB/s" if done else f"about {rate / 1000:,.0f} kB/s"]

@@ -1,1 +1,1 @@
-"""What the commands can be told: one dataclass per command, without torch."""
+"""What the commands can be told: one frozen dataclass per command, read from the words of a command line without torch."""

@@ -1,39 +1,11 @@
-"""`ellzero compress`, `decompress`, `cat` and `test`: files in and out, with the options of xz and zstd."""
+"""Options of `ellzero compress`, `decompress`, `cat` and `test`: files in and out, as xz and zstd have them."""
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import Annotated
 
 import tyro
-from tyro.constructors import PrimitiveConstructorSpec
 
-from ellzero.cli.arguments import UsageError, num_bytes
-from ellzero.files.streams import STANDARD
-
-# Types that tyro knows by itself: it checks defaults of others by a library whose import takes a fifth of the start of a command.
-if TYPE_CHECKING:
-    Files = tuple[Path, ...]
-else:
-    Files = tyro.conf.Positional[
-        Annotated[
-            tuple,
-            PrimitiveConstructorSpec(
-                nargs="*",
-                metavar="[PATH [PATH ...]]",
-                instance_from_str=lambda words: tuple(Path(word) for word in words),
-                is_instance=lambda files: isinstance(files, tuple),
-                str_from_instance=lambda files: [str(file) for file in files],
-            ),
-        ]
-    ]
-Name = Annotated[Optional[Path], tyro.conf.arg(aliases=["-o"], metavar="FILE")]  # noqa: UP045
-Stdout = Annotated[bool, tyro.conf.arg(aliases=["-c", "--to-stdout"])]
-Force = Annotated[bool, tyro.conf.arg(aliases=["-f"])]
-Keep = Annotated[bool, tyro.conf.arg(aliases=["-k"])]
-Quiet = Annotated[bool, tyro.conf.arg(aliases=["-q"])]
-Verbose = Annotated[bool, tyro.conf.arg(aliases=["-v"])]
-Remove = Annotated[bool, tyro.conf.arg(name="rm")]
-Size = Annotated[Optional[str], tyro.conf.arg(metavar="SIZE")]  # noqa: UP045
+from ellzero.cli.options.fields import Files, Force, Keep, Name, Quiet, Remove, Size, Stdout, Verbose
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,26 +31,9 @@ class Compress:
     verify: bool = True
     """Decompress what was written and compare its hash, which takes as long again."""
     quiet: Quiet = False
-    """Say nothing but errors."""
+    """Print nothing but errors."""
     verbose: Verbose = False
-    """Say for every file what came of it."""
-
-    def run(self) -> int:
-        """Runs the command; returns the exit status.
-
-        Raises:
-            UsageError: options contradict each other.
-        """
-        from ellzero.cli.jobs.compress import compress_file
-        from ellzero.cli.jobs.several import each
-
-        check_outputs(self)
-        memory = None if self.memory is None else num_bytes(self.memory)
-        if not 1 <= self.level <= 9:
-            raise UsageError(f"level {self.level}: levels are 1 (fast) to 9 (small)")
-        if len(self.files) > 1 and to_standard(self):
-            raise UsageError("compressed files are not joined: give one file with -c, or leave -c out")
-        return each(self.files, lambda file: compress_file(file, self, memory))
+    """Print a line about every file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,22 +57,9 @@ class Decompress:
     rm: Remove = False
     """Remove an input when its output is finished."""
     quiet: Quiet = False
-    """Say nothing but errors."""
+    """Print nothing but errors."""
     verbose: Verbose = False
-    """Say for every file what came of it."""
-
-    def run(self) -> int:
-        """Runs the command; returns the exit status.
-
-        Raises:
-            UsageError: options contradict each other.
-        """
-        from ellzero.cli.jobs.compress import Limits, decompress_file
-        from ellzero.cli.jobs.several import each
-
-        check_outputs(self)
-        limits = Limits.parse(self.max_size, self.memory)
-        return each(self.files, lambda file: decompress_file(file, self, limits))
+    """Print a line about every file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,15 +75,9 @@ class Cat:
     force: Force = False
     """Nothing: accepted as zcat accepts it."""
     quiet: Quiet = False
-    """Say nothing but errors."""
+    """Print nothing but errors."""
     verbose: Verbose = False
-    """Say for every file what came of it."""
-
-    def run(self) -> int:
-        """Runs the command; returns the exit status."""
-        return Decompress(
-            files=self.files, stdout=True, memory=self.memory, max_size=self.max_size, quiet=self.quiet, verbose=self.verbose
-        ).run()
+    """Print a line about every file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,35 +91,6 @@ class Verify:
     max_size: Size = None
     """Refuse a file that holds more bytes, or a network with a larger tensor (1G, unless given)."""
     quiet: Quiet = False
-    """Say nothing but errors."""
+    """Print nothing but errors."""
     verbose: Verbose = False
-    """Say how much was decoded."""
-
-    def run(self) -> int:
-        """Runs the command; returns the exit status."""
-        from ellzero.cli.jobs.compress import Limits, verify_file
-        from ellzero.cli.jobs.several import each
-
-        limits = Limits.parse(self.max_size, self.memory)
-        return each(self.files, lambda file: verify_file(file, self, limits))
-
-
-def to_standard(options: Compress | Decompress) -> bool:
-    """Whether what is written goes to standard output."""
-    return options.stdout or (options.output is not None and str(options.output) == STANDARD)
-
-
-def check_outputs(options: Compress | Decompress) -> None:
-    """Refuses what would lose data.
-
-    Raises:
-        UsageError: one name for several outputs, or an input to remove whose output is not a file.
-    """
-    if options.stdout and options.output is not None and str(options.output) != STANDARD:
-        raise UsageError("-c and -o name two outputs: give one of them")
-    if options.output is not None and not to_standard(options) and len(options.files) > 1:
-        raise UsageError(f"-o {options.output} names one output for {len(options.files)} files: leave it out")
-    if options.rm and options.keep:
-        raise UsageError("--rm and -k contradict each other: give one of them")
-    if options.rm and to_standard(options):
-        raise UsageError("--rm would remove files whose output went to standard output: leave one of them out")
+    """Print how much was decoded."""

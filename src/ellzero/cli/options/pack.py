@@ -1,22 +1,11 @@
-"""`ellzero pack` and `ellzero unpack`: networks of other formats as `.l0` files, and back."""
+"""Options of `ellzero pack` and `ellzero unpack`: networks of other formats as `.l0` files, and back."""
 
 import enum
-import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
-
-from ellzero.files.streams import STANDARD
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ellzero.codec.network.tensors import Entry
-    from ellzero.quantise.grids import Quantiser
-
-SUFFIX = ".l0"
 
 
 class GridName(enum.Enum):
@@ -81,44 +70,6 @@ class Pack:
     quiet: Annotated[bool, tyro.conf.arg(aliases=["-q"])] = False
     """Print nothing."""
 
-    def run(self) -> None:
-        """Runs the command.
-
-        Raises:
-            UsageError: options contradict each other, or are out of range.
-            ValueError: the network is damaged, or its architecture another one.
-            OSError: a file is missing, in the way, or cannot be written.
-        """
-        from ellzero.archive.pack import pack
-        from ellzero.archive.sources import files_of, tensors_of
-        from ellzero.cli.jobs.messages import say
-        from ellzero.files.errors import FileError
-        from ellzero.files.streams import open_output
-
-        self.check()
-        if str(self.network) == STANDARD:
-            raise FileError("a network is read from files, not from standard input: write it to one first")
-        read = files_of(self.network)
-        output = self.output if self.output is not None else default_output(self.network, self.moved)
-        with open_output(output, source=self.network, others=read, force=self.force) as file:
-            if self.calibrated or self.fold_batchnorm:
-                from ellzero.cli.jobs.pack_model import pack_model
-
-                report = pack_model(self, file, calibrate=self.calibrated)
-            elif self.model is not None:
-                from ellzero.cli.jobs.pack_model import pack_as
-
-                report = pack_as(self, file, self.model)
-            else:
-                report = pack(self.network, file, self.grid(tensors_of(self.network)))
-        if not self.quiet:
-            sizes = asdict(report)
-            share = 100 * report.file_bytes / max(report.dense_bytes, 1)
-            say(
-                f"{self.network} -> {output}: {report.tensors} tensors, {report.nonzeros:,} of {report.scalars:,} numbers not zero, "
-                f"{sizes['dense_bytes']:,} bytes in memory, {report.file_bytes:,} in the file ({share:.2f} %)"
-            )
-
     @property
     def calibrated(self) -> bool:
         """Whether weights are moved by what the answers depend on."""
@@ -126,62 +77,10 @@ class Pack:
 
     @property
     def moved(self) -> str | None:
-        """What happens to the weights, in a word; None where every bit stays."""
+        """What happens to the weights, in one word; None where every bit stays."""
         if self.calibrated:
             return GridName.CALIBRATED.value
         return self.quantise.value if self.quantise is not None else "folded" if self.fold_batchnorm else None
-
-    def check(self) -> None:
-        """Asserts that the options make sense together.
-
-        Raises:
-            UsageError: they do not.
-        """
-        from ellzero.cli.arguments import UsageError
-        from ellzero.quantise.grids import LogGrid, UniformGrid
-
-        if self.lossless and self.moved is not None:
-            raise UsageError("--lossless contradicts --quantise, --data and --fold-batchnorm: leave it out, or them")
-        if self.data is not None and self.quantise not in (None, GridName.CALIBRATED):
-            raise UsageError(f"--data is for --quantise calibrated, not {self.quantise.value}: leave one of them out")
-        runs = self.calibrated or self.fold_batchnorm
-        if not runs and (self.input is not None or self.samples is not None):
-            raise UsageError("--input and --samples are for --quantise calibrated and --fold-batchnorm: add one of these, or drop them")
-        if runs and self.model is None and not (self.network / "options.json").is_file():
-            raise UsageError("calibration and --fold-batchnorm run the network: say its architecture, --model NAME or module:factory")
-        if runs and self.data is None and self.input is None:
-            raise UsageError("the network is run on inputs: say where they are, --data, or the shape of one, such as --input 3x32x32")
-        if self.samples is not None and self.samples < 2:
-            raise UsageError(f"--samples {self.samples}: expected at least 2")
-        if not 0 < self.nats_per_kilobyte < math.inf:
-            raise UsageError(f"--nats-per-kilobyte {self.nats_per_kilobyte}: expected a positive number")
-        try:
-            LogGrid(self.ratio)
-            UniformGrid(error=self.error, vectors=self.error / 10)
-        except ValueError as error:
-            raise UsageError(str(error)) from error
-
-    def grid(self, tensors: "Iterable[Entry]") -> "Quantiser | None":
-        """Makes the quantiser that needs the weights alone; None where none is chosen.
-
-        Args:
-            tensors: the network's, read only for a step that all share.
-
-        Raises:
-            ValueError: a ratio or an error out of range, or the network is damaged.
-        """
-        from ellzero.quantise.grids import LogGrid, UniformGrid
-        from ellzero.quantise.shared_step import shared_step
-
-        match self.quantise:
-            case GridName.LOG:
-                return LogGrid(self.ratio)
-            case GridName.UNIFORM:
-                return UniformGrid(error=self.error, vectors=self.error / 10)
-            case GridName.SHARED:
-                return shared_step(tensors, self.error)
-            case _:
-                return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,42 +98,3 @@ class Unpack:
     """Overwrite a file that exists, and write to a terminal."""
     quiet: Annotated[bool, tyro.conf.arg(aliases=["-q"])] = False
     """Print nothing."""
-
-    def run(self) -> None:
-        """Runs the command.
-
-        Raises:
-            ValueError: the file is damaged, or holds no network.
-            OSError: a file is missing, in the way, or cannot be written.
-        """
-        from ellzero.archive.pack import unpack
-        from ellzero.cli.arguments import num_bytes
-        from ellzero.cli.jobs.messages import say
-        from ellzero.cli.jobs.several import naming
-        from ellzero.files.streams import open_input, open_output
-
-        max_size = num_bytes(self.max_size)
-        with naming(self.file), open_input(self.file, terminal=False) as file:
-            output = self.output if self.output is not None else self._default_output()
-            with open_output(output, source=self.file, force=self.force) as target:
-                tensors = unpack(file, target, suffix=output.suffix, max_size=max_size)
-        if not self.quiet:
-            say(f"{self.file} -> {output}: {tensors} tensors")
-
-    def _default_output(self) -> Path:
-        if str(self.file) == STANDARD or not self.file.is_file():
-            return Path(STANDARD)
-        return self.file.with_name(self.file.name.removesuffix(SUFFIX) + ".safetensors")
-
-
-def default_output(network: Path, moved: str | None = None) -> Path:
-    """Names the file that a network is packed into: beside it, or within its folder, where a run has left its own without loss.
-
-    Args:
-        network: a file or folder.
-        moved: what happens to the weights, in a word.
-    """
-    if network.is_dir():
-        return network / f"network{'' if moved is None else f'-{moved}'}{SUFFIX}"
-    name = network.name.removesuffix(".index.json")
-    return network.with_name(name).with_suffix(SUFFIX)

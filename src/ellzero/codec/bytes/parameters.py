@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ellzero.codec.bytes.presets import PRESETS, SECTIONED, Preset, preset_for
 from ellzero.codec.bytes.state import Model, new_model, num_bytes_of_model
 from ellzero.codec.container import Section
-from ellzero.codec.errors import FormatError, LimitError
+from ellzero.codec.errors import FormatError, MemoryLimitError
 from ellzero.codec.varint import Cursor
 
 BLOCK = 1 << 20
@@ -101,7 +101,7 @@ def parameters_of(section: Section, memory: int | None) -> ByteModel:
 
     Raises:
         FormatError: there is no such model: the file is damaged, or newer.
-        LimitError: it takes more.
+        MemoryLimitError: it takes more.
     """
     cursor = Cursor(section.payload, "the section of the model")
     parts = cursor.byte()
@@ -114,5 +114,5 @@ def parameters_of(section: Section, memory: int | None) -> ByteModel:
     if not (_SMALLEST_TABLE <= model.table_bits <= preset.table_bits and _SMALLEST_HISTORY <= model.history_bits <= preset.history_bits):
         raise FormatError(f"a model of 2^{model.table_bits} buckets at level {model.level} cannot be: the file is damaged")
     if memory is not None and model.num_bytes > memory:
-        raise LimitError(f"the model needs {model.num_bytes} bytes of memory, more than the limit of {memory}: raise the limit")
+        raise MemoryLimitError(f"the model needs {model.num_bytes} bytes of memory, more than the limit of {memory}: raise the limit")
     return model

@@ -1,20 +1,21 @@
-"""One job for each of several files, of which a bad one does not stop the others."""
+"""Runs a job on each of several files: a bad file does not stop the others, and every error names its file."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ellzero.cli.jobs.messages import say
-from ellzero.codec.errors import FormatError, LimitError
+from ellzero.cli.jobs.progress import say
+from ellzero.codec.errors import FormatError, LimitError, MemoryLimitError
+from ellzero.files.errors import FileError
 from ellzero.files.streams import STANDARD
 
 
-def each(files: Sequence[Path], job: Callable[[Path], None]) -> int:
-    """Does a job for every file, or for standard input where there is none.
+def for_each_file(files: Sequence[Path], job: Callable[[Path], None]) -> int:
+    """Runs a job on every file, or on standard input where no file is given.
 
     Args:
         files: their names.
-        job: what to do with one; its errors are said on stderr.
+        job: what to do with a file; its errors are printed to stderr.
 
     Returns:
         The exit status: 1 if any failed.
@@ -32,14 +33,14 @@ def each(files: Sequence[Path], job: Callable[[Path], None]) -> int:
 
 
 @contextmanager
-def naming(file: Path) -> Generator[None]:
-    """Says of which file something is wrong, where that has not been said."""
+def naming_file(file: Path) -> Generator[None]:
+    """Adds the name of the file to a `FormatError` that does not have it yet."""
     try:
         yield
     except FormatError as error:
-        if shown(file) in str(error):
+        if error.file is not None:
             raise
-        raise type(error)(f"{shown(file)}: {error}") from error
+        raise type(error)(f"{shown(file)}: {error}", file=file) from error
 
 
 def shown(file: Path) -> str:
@@ -52,5 +53,11 @@ def _described(file: Path, error: Exception) -> str:
     if isinstance(error, MemoryError):
         text = f"there is not enough memory ({text}); compressed at a lower level, or with --memory, a file needs less"
     if isinstance(error, LimitError):
-        text += " (--memory)" if "bytes of memory" in text else " (--max-size)"
-    return text if shown(file) in text else f"{shown(file)}: {text}"
+        text += " (--memory)" if isinstance(error, MemoryLimitError) else " (--max-size)"
+    return text if _names_a_file(error) else f"{shown(file)}: {text}"
+
+
+def _names_a_file(error: Exception) -> bool:
+    if isinstance(error, FileError | FormatError):
+        return error.file is not None
+    return isinstance(error, OSError) and error.filename is not None
