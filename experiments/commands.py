@@ -141,7 +141,7 @@ class Networks:
         self._check_folders([(name, seed)], keep)
         import torch
 
-        from ellzero.cli.jobs.sparsify import run_sparsify
+        from ellzero.cli.jobs.sparsify import run_and_measure
         from ellzero.cli.options.sparsify import Sparsify
 
         torch.set_num_threads(1)
@@ -149,7 +149,7 @@ class Networks:
         with tempfile.TemporaryDirectory() as scratch:
             output = Path(scratch) / "run" if keep is None else keep / f"{name}-{seed}"
             try:
-                outcome = run_sparsify(Sparsify(model=self.model, output=output, seed=seed, quiet=True), recipe)
+                outcome = run_and_measure(Sparsify(model=self.model, output=output, seed=seed, quiet=True), recipe)
             except FileNotFoundError as error:  # the data
                 refuse(str(error))
         if (name, seed) in self.recorded():

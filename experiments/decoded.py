@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
+from ellzero.cli.jobs.by_name import dataset_for, image_problem, network, wants_channels
 from ellzero.params import count_nonzeros
-from ellzero.training.problem import dataset_for, image_problem, network, wants_channels
 from experiments.commands import check_names, refuse
 
 MODELS = ("lenet-300-100", "lenet-5-caffe")

@@ -32,19 +32,19 @@ PASSES = 4
 
 def train(folder: Path, seeds: list[int]) -> None:
     """Trains the networks."""
-    from ellzero.cli.jobs.sparsify import run_sparsify
+    from ellzero.cli.jobs.sparsify import run_and_measure
     from ellzero.cli.options.sparsify import Sparsify
     from experiments.lenet300 import configurations
 
     for seed in seeds:
-        run_sparsify(Sparsify(model="lenet-300-100", output=folder / str(seed), seed=seed, quiet=True), configurations()["bytes-1900"]())
+        run_and_measure(Sparsify(model="lenet-300-100", output=folder / str(seed), seed=seed, quiet=True), configurations()["bytes-1900"]())
 
 
 @cache
 def images() -> Any:
     """Makes the images as the recipe has them, once."""
+    from ellzero.cli.jobs.by_name import dataset_for, image_problem
     from ellzero.training.presets import smallest
-    from ellzero.training.problem import dataset_for, image_problem
 
     dataset, folder = dataset_for("lenet-300-100", None)
     return image_problem(dataset, folder, seed=0, treatment=smallest().data)

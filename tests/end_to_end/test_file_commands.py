@@ -19,10 +19,9 @@ import safetensors.numpy
 import ellzero.cli.jobs.compress
 from child_processes import environment
 from ellzero.archive._compress import compress, decompress
-from ellzero.cli.arguments import UsageError, arrange, as_command, num_bytes
 from ellzero.cli.jobs.progress import pace
-from ellzero.cli.l0 import l0
-from ellzero.cli.main import main
+from ellzero.cli.main import l0, main
+from ellzero.cli.options.arguments import UsageError, arrange, as_command, num_bytes
 from ellzero.cli.options.compress import Compress
 from ellzero.codec.container import MAGIC
 
@@ -433,9 +432,9 @@ def test_tar_finds_l0(folder: Path):
 
 @pytest.mark.slow
 def test_the_text_of_the_demo_is_smaller_than_xz_makes_it(capsys: pytest.CaptureFixture[str]):
-    from ellzero.cli.jobs.demo import run_demo_text
+    from ellzero.cli.jobs.demo import compress_demo
 
-    run_demo_text()
+    compress_demo()
     said = capsys.readouterr().out
     assert "restored bit for bit" in said
     xz, ours = (int(line.split()[2].replace(",", "")) for line in said.splitlines() if "bits a byte" in line)

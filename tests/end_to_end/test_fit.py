@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ellzero.cli.jobs.by_name import NETWORKS, network, resident, wants_channels
 from ellzero.cli.jobs.fit import require_fit
 from ellzero.cli.main import main
 from ellzero.data import Dataset, Images, Part
 from ellzero.models import Student
-from ellzero.training.problem import NETWORKS, Problem, network, resident, wants_channels
+from ellzero.training.problem import Problem
 
 SHAPES = {Dataset.MNIST: (28, 28), Dataset.FASHION_MNIST: (28, 28), Dataset.CIFAR10: (3, 32, 32), Dataset.DIGITS: (8, 8)}
 FITS = {

@@ -9,7 +9,7 @@ import pytest
 
 from child_processes import environment
 from ellzero.archive._compress import compress
-from ellzero.cli.l0 import l0
+from ellzero.cli.main import l0
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows closes no streams like this")
 MODULE = [sys.executable, "-m", "ellzero.cli"]

@@ -83,7 +83,11 @@ def open_output(
     written = _status(path, 1)
     for read_path, status in ((source, read), *((other, _status(other, 0)) for other in others)):
         if status is not None and written is not None and stat.S_ISREG(status.st_mode) and os.path.samestat(status, written):
-            message = f"{path} is the input: name another output" if path == read_path else f"{path} is the same file as {read_path}: name another"
+            message = (
+                f"{path} is the input: name another output"
+                if path == read_path
+                else f"{path} is the same file as {read_path}: name another"
+            )
             raise FileError(message, file=path)
     if written is not None and stat.S_ISDIR(written.st_mode):
         raise FileError(f"{path} is a folder: name a file in it", file=path)

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from ellzero.methods.choices import choices
 from ellzero.methods.foreach import sign_into_
-from ellzero.methods.normalisation import Normalisation, NormalisedState, factors_of
+from ellzero.methods.normalisation import Normalisation, NormalisedState, PerModule, PerStage, factors_of
 from ellzero.methods.protocol import Laws, no_masks_, replace_alpha, require_object
 from ellzero.methods.proximal import soft_threshold_
-from ellzero.methods.relaxation import Exponential, Relaxation
+from ellzero.methods.relaxation import Exponential, Gaussian, Rational, Relaxation
 from ellzero.methods.schedule import Hyperparameter, check_hyperparameter, value_at
 from ellzero.methods.workspace import NoState, Workspace, gradients, workspace_of
 from ellzero.types import At, Params, Scalar
@@ -38,9 +39,11 @@ class DRR:
     alpha: Hyperparameter = 1e-5
     beta: Hyperparameter = 5.0
     proximal: bool = False
-    relaxation: Relaxation = field(default_factory=Exponential)
+    relaxation: Relaxation = field(
+        default_factory=Exponential, metadata=choices(exponential=Exponential, gaussian=Gaussian, rational=Rational)
+    )
     rho: Hyperparameter = 0.0
-    normalise: Normalisation | None = None
+    normalise: Normalisation | None = field(default=None, metadata=choices(per_module=PerModule, per_stage=PerStage))
 
     def __post_init__(self) -> None:
         check_hyperparameter("alpha", self.alpha)

@@ -103,7 +103,9 @@ def _show(results: list[Result], absent: list[str]) -> None:
     for result in sorted(totals(results), key=lambda total: total.compressed_bytes):
         memory = "" if result.memory_bytes is None else f"{result.memory_bytes / (1 << 20):,.0f} MiB"
         bits = "" if not result.original_bytes else f"{result.bits_per_byte:.3f}"
-        table.add_row(result.coder, f"{result.compressed_bytes:,}", bits, f"{result.compress_rate:,.0f}", f"{result.decompress_rate:,.0f}", memory)
+        table.add_row(
+            result.coder, f"{result.compressed_bytes:,}", bits, f"{result.compress_rate:,.0f}", f"{result.decompress_rate:,.0f}", memory
+        )
     console = Console(width=None if sys.stdout.isatty() else 120)
     coders = len(totals(results))
     files, size = len(results) // coders, sum(result.original_bytes for result in results) // coders

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ellzero.archive.compressed_file import BinaryFile
-from ellzero.cli.jobs.progress import Bar, say
 from ellzero.cli.jobs.per_file import for_each_file, shown
+from ellzero.cli.jobs.progress import Bar, say
 from ellzero.cli.options.arguments import UsageError, num_bytes
 from ellzero.cli.options.compress import Cat, Compress, Decompress, Verify
 from ellzero.codec.bytes.data_file import ByteEncoder, DataSection, decode_blocks

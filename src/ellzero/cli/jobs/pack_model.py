@@ -15,6 +15,7 @@ from ellzero.archive.entries import SaveReport, write_entries
 from ellzero.archive.save import buffers_of, write_model
 from ellzero.archive.sources import tensors_of
 from ellzero.archive.torch_tensors import from_torch, to_torch
+from ellzero.cli.jobs.by_name import dataset_for, imported, network, resident, wants_channels
 from ellzero.cli.jobs.grids import chosen_grid
 from ellzero.cli.options.arguments import UsageError
 from ellzero.cli.options.pack import Pack
@@ -28,7 +29,7 @@ from ellzero.quantise.grids import UniformGrid
 from ellzero.quantise.synthesise import synthetic_inputs
 from ellzero.surgery.trace import evaluating
 from ellzero.training.batches import plain_batches
-from ellzero.training.problem import Problem, dataset_for, imported, network, resident, wants_channels
+from ellzero.training.problem import Problem
 
 SAMPLES, MADE_UP = 128, 64
 # Inputs that are made up are trusted less. Chosen on training images.
@@ -85,13 +86,13 @@ def pack_as(options: Pack, file: Sink, name: str) -> SaveReport:
         OSError: a file is missing.
     """
     model = network(name, 0)
-    kept = buffers_of(model)
+    buffers = buffers_of(model)
 
     def entries() -> Iterator[Entry]:
         return checked(tensors_of(options.network), model, options.network, name)
 
-    grid = chosen_grid(options, entry for entry in entries() if entry.name not in kept)
-    return write_entries(file, entries(), grid, kept)
+    grid = chosen_grid(options, (entry for entry in entries() if entry.name not in buffers))
+    return write_entries(file, entries(), grid, buffers)
 
 
 def architecture_of_run(path: Path) -> str:

@@ -1,17 +1,20 @@
-"""What `ellzero sparsify` does, with torch at hand."""
+"""What `ellzero sparsify` does."""
 
-import shutil
+import json
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from ellzero.archive.save import save_model
+from ellzero.cli.jobs.by_name import dataset_for, image_problem, imported, network, wants_channels
 from ellzero.cli.jobs.fit import require_fit
-from ellzero.cli.jobs.method import chosen_method
+from ellzero.cli.jobs.methods import chosen_method
 from ellzero.cli.jobs.outcome import Outcome, measure, show, to_safetensors
-from ellzero.cli.options.sparsify import RecipeName, Sparsify, prepare_folder, remove_folder
+from ellzero.cli.options.sparsify import RecipeName, Sparsify
 from ellzero.files.whole import replacing
 from ellzero.quantise.grids import LogGrid
 from ellzero.records import append_line, read_lines
@@ -19,13 +22,24 @@ from ellzero.targets import Bytes, ErrorIncrease, NonZeros
 from ellzero.training import Checkpoint, Epoch, Progress, SparsifyResult, sparsify
 from ellzero.training.plan import is_silent
 from ellzero.training.presets import Preset, fast, paper, scaled_to_digits, smallest
-from ellzero.training.problem import Problem, dataset_for, image_problem, imported, network, wants_channels
+from ellzero.training.problem import Problem
 
 PRESETS = {RecipeName.PAPER: paper, RecipeName.SMALLEST: smallest, RecipeName.FAST: fast}
 
 
-def run_sparsify(options: Sparsify, preset: Preset | None = None) -> Outcome:
-    """Runs the command: select, then measure; the test data are read when the network is final.
+def run_sparsify(options: Sparsify) -> None:
+    """Runs the command.
+
+    Raises:
+        ValueError: options, network or data are not what they should be.
+        OSError: a file is missing, or the folder exists or cannot be written.
+        KeyboardInterrupt: interrupted; the folder holds a checkpoint.
+    """
+    run_and_measure(options)
+
+
+def run_and_measure(options: Sparsify, preset: Preset | None = None) -> Outcome:
+    """Selects a network, then measures it; the test data are read when the network is final.
 
     Args:
         options: what the command line says.
@@ -63,24 +77,6 @@ def run_sparsify(options: Sparsify, preset: Preset | None = None) -> Outcome:
     if not options.quiet:
         show(outcome, folder)
     return outcome
-
-
-def run_demo(folder: Path, seed: int, *, has_data: bool) -> Outcome:
-    """Runs the demo: LeNet-300-100 on MNIST where there are data, else a smoke test on the digits.
-
-    Raises:
-        FileExistsError: the folder holds something else than an earlier demo.
-        OSError: data are missing, or the folder cannot be written.
-    """
-    if folder.exists() and any(folder.iterdir()):
-        if not (folder / "options.json").is_file():
-            raise FileExistsError(f"{folder} holds something else than an earlier demo: choose another folder with -o")
-        shutil.rmtree(folder)
-    if has_data:
-        print("Sparsifying LeNet-300-100 on MNIST, recipe fast.")
-        return run_sparsify(Sparsify(model="lenet-300-100", output=folder, seed=seed))
-    print("ELLZERO_DATA is not set, so this is a smoke test on 8x8 digits; set it to a folder that holds mnist/ for the real thing.")
-    return run_sparsify(Sparsify(model="digits-mlp", output=folder, seed=seed))
 
 
 def with_options(preset: Preset, options: Sparsify) -> Preset:
@@ -158,3 +154,44 @@ def select_network(
         checkpoint=Checkpoint(path=folder / "checkpoint.pt", resume=resume),
         progress=Progress(bar=progress, on_epoch=write),
     )
+
+
+def prepare_folder(options: Sparsify) -> None:
+    """Makes the run's folder, or checks that the one to resume was made with the same options.
+
+    Raises:
+        FileExistsError: the folder exists and `resume` is not given.
+        FileNotFoundError: there is nothing to resume.
+        ValueError: the run to resume has other options, or is finished.
+    """
+    folder, file = options.output, options.output / "options.json"
+    if not options.resume:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise FileExistsError(f"{folder} exists already: choose another folder, or go on with the run in it with --resume")
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(options.settings(), indent=2) + "\n")
+        return
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no run to resume in {folder}: leave out --resume to start one")
+    try:
+        before = json.loads(file.read_text())
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged: start anew in another folder") from error
+    now = dict(options.settings())
+    different = _differences(before, now) + _differences(before.get("method_options", {}), now["method_options"])
+    if different:
+        raise ValueError(f"the run in {folder} was started with other options ({'; '.join(different)}): pass the same ones to resume it")
+    if (folder / "record.json").exists():
+        raise ValueError(f"the run in {folder} is finished: its figures are in {folder / 'record.json'}")
+
+
+def remove_folder(folder: Path) -> None:
+    """Removes a run's folder in which nothing has been trained yet."""
+    (folder / "options.json").unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    names = [name for name in {**before, **now} if name != "method_options"]
+    return [f"{name} {before.get(name)!r} -> {now.get(name)!r}" for name in names if before.get(name) != now.get(name)]

@@ -1,7 +1,6 @@
-"""`ellzero sparsify`: trains and sparsifies a network, and leaves a folder with all that came of it."""
+"""Options of `ellzero sparsify`."""
 
 import enum
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from ellzero.cli.options.method_options import ADMMOptions, MethodName, PMMPOptions, plain
+from ellzero.cli.options.arguments import number
 
 
 class RecipeName(enum.Enum):
@@ -23,6 +22,9 @@ class RecipeName(enum.Enum):
 @dataclass(frozen=True, kw_only=True)
 class Sparsify:
     """Trains a network, makes it sparse, and writes a folder: the network, a log, a record and pictures.
+
+    MODEL comes first. Every option that is not listed here is the method's: each field of the method's dataclass, such as --alpha 1e-4,
+    --updates exact, or --tau 0.8 0.12 for what falls from one value to another. `ellzero methods drr` lists those of DRR.
 
     Examples:
 
@@ -43,14 +45,8 @@ class Sparsify:
     """The data set's folder, mnist, fashion-mnist, cifar10, or module:function that returns a Problem. Default: $ELLZERO_DATA."""
     seed: int = 0
     """Seeds initial weights, the order of the data, and augmentation."""
-    method: MethodName | None = None
-    """The penalty, in place of the recipe's."""
-    alpha: float | None = None
-    """The penalty's strength, in place of the recipe's."""
-    beta: float | None = None
-    """Sharpness of DRR's penalty, in place of the recipe's."""
-    pmmp: Annotated[PMMPOptions, tyro.conf.OmitArgPrefixes] = field(default_factory=PMMPOptions)
-    admm: Annotated[ADMMOptions, tyro.conf.OmitArgPrefixes] = field(default_factory=ADMMOptions)
+    method: Annotated[str | None, tyro.conf.arg(metavar="NAME|MODULE:CLASS")] = None
+    """The method in place of the recipe's: none, rl1, drr, pmmp, admm, or module:Class for a method of your own."""
     nonzeros: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Prunes to this many non-zeros instead of the recipe's own target."""
     file_bytes: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
@@ -64,54 +60,18 @@ class Sparsify:
     quiet: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(aliases=["-q"])] = False
     """Prints nothing but errors."""
 
-    def run(self) -> None:
-        """Runs the command.
-
-        Raises:
-            ValueError: options, network or data are not what they should be.
-            OSError: a file is missing, or RUN exists or cannot be written.
-            KeyboardInterrupt: interrupted; RUN holds a checkpoint.
-        """
-        from ellzero.cli.jobs.sparsify import run_sparsify
-
-        run_sparsify(self)
+    method_options: Annotated[Mapping[str, tuple[str, ...]], tyro.conf.Fixed, tyro.conf.Suppress] = field(default_factory=dict)
+    """The words after each option of the method, by the option's name with underscores."""
 
     def settings(self) -> Mapping[str, Any]:
-        """Lists the options that decide the result, for the record and to check a resumed run against."""
-        return plain({name: value for name, value in vars(self).items() if name not in {"output", "threads", "resume", "quiet"}})
+        """Lists the options that decide the result as plain JSON, for the record and to check a resumed run against."""
+        plain = {name: value.value if isinstance(value, enum.Enum) else value for name, value in vars(self).items()}
+        for name in ("output", "threads", "resume", "quiet"):
+            del plain[name]
+        return {**plain, "method_options": {name: _plain(words) for name, words in self.method_options.items()}}
 
 
-def prepare_folder(options: Sparsify) -> None:
-    """Makes the run's folder, or checks that the one to resume was made with the same options.
-
-    Raises:
-        FileExistsError: the folder exists and `resume` is not given.
-        FileNotFoundError: there is nothing to resume.
-        ValueError: the run to resume has other options, or is finished.
-    """
-    folder, file = options.output, options.output / "options.json"
-    if not options.resume:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise FileExistsError(f"{folder} exists already: choose another folder, or go on with the run in it with --resume")
-        folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(options.settings(), indent=2) + "\n")
-        return
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no run to resume in {folder}: leave out --resume to start one")
-    try:
-        before = json.loads(file.read_text())
-    except ValueError as error:
-        raise ValueError(f"{file} is damaged: start anew in another folder") from error
-    now = json.loads(json.dumps(options.settings()))
-    different = [f"{name} {before.get(name)!r} -> {value!r}" for name, value in now.items() if before.get(name) != value]
-    if different:
-        raise ValueError(f"the run in {folder} was started with other options ({'; '.join(different)}): pass the same ones to resume it")
-    if (folder / "record.json").exists():
-        raise ValueError(f"the run in {folder} is finished: its figures are in {folder / 'record.json'}")
-
-
-def remove_folder(folder: Path) -> None:
-    """Removes a run's folder in which nothing has been trained yet."""
-    (folder / "options.json").unlink(missing_ok=True)
-    if not any(folder.iterdir()):
-        folder.rmdir()
+def _plain(words: tuple[str, ...]) -> Any:
+    """Turns the words after an option into a number or text, into a list of them where there are several, or into True where none is."""
+    values = [number(word) for word in words]
+    return values if len(values) > 1 else values[0] if values else True

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from ellzero.methods.choices import choices
 from ellzero.methods.pmmp.formulas import constraint, differences_into_
 from ellzero.methods.pmmp.state import PMMPState, block_of
-from ellzero.methods.pmmp.updates import ExactGates, Round, Simultaneous, Updates
+from ellzero.methods.pmmp.updates import Alternating, ExactGates, Round, Simultaneous, Updates
 from ellzero.methods.protocol import Laws, no_masks_, replace_alpha, require_object
 from ellzero.methods.schedule import Hyperparameter, check_hyperparameter, value_at
 from ellzero.methods.workspace import gradients
@@ -43,7 +44,9 @@ class PMMP:
     multiplier: float = 1.0
     u_init: float = 0.0
     u: Hyperparameter | None = None
-    updates: Updates = field(default_factory=Simultaneous)
+    updates: Updates = field(
+        default_factory=Simultaneous, metadata=choices(simultaneous=Simultaneous, alternating=Alternating, exact=ExactGates)
+    )
     lr: Hyperparameter | None = None
 
     def __post_init__(self) -> None:
