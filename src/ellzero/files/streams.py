@@ -230,7 +230,7 @@ class _Closed(io.RawIOBase):
         return True
 
     def readinto(self, _buffer: Any, /) -> int:
-        raise FileError(f"{self._name} is closed: redirect it, or name a file")
+        raise FileError(f"{self._name} is closed: redirect it, or name a file", file=STANDARD)
 
     def write(self, _data: Any, /) -> int:
         raise FileError(f"{self._name} is closed: redirect it, or name a file with -o")

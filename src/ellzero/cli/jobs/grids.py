@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from ellzero.cli.options.pack import GridName, Pack
 from ellzero.codec.network.tensors import Entry
-from ellzero.quantise.shared_grid import shared_step
 from ellzero.quantise.grids import LogGrid, Quantiser, UniformGrid
+from ellzero.quantise.shared_step import shared_step
 
 
 def chosen_grid(options: Pack, tensors: Iterable[Entry]) -> Quantiser | None:
