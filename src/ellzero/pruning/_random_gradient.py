@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from ellzero.params import Selector, duplicate, everything, named_parameters, select_parameters
 from ellzero.pruning.influence import PassInfluence, randomise_support_
-
-Forward = Callable[[nn.Module, Any], Any]
+from ellzero.surgery.calls import Forward, call_model, list_batches
 
 _UNCHANGED = 1e-9
 """Largest change of an output, relative to the largest output, that counts as rounding in double precision."""
@@ -133,10 +132,7 @@ def _batches(
     model: nn.Module, inputs: Tensor | Mapping[str, Any] | Iterable[Any] | None, shape: Sequence[int] | None, generator: torch.Generator
 ) -> list[Any]:
     if inputs is not None:
-        batches: list[Any] = [inputs] if isinstance(inputs, Tensor | Mapping) else list(inputs)
-        if not batches:
-            raise ValueError("inputs holds no batch: a generator that was used up?")
-        return batches
+        return list_batches(inputs)
     if shape is None:
         first = next(module for module in model.modules() if next(module.parameters(recurse=False), None) is not None)
         if not isinstance(first, nn.Linear):
@@ -145,13 +141,6 @@ def _batches(
             )
         shape = (8, first.in_features)
     return [torch.randn(*shape, generator=generator, dtype=torch.float64)]
-
-
-def call_model(model: nn.Module, batch: Any) -> Any:
-    """Calls a model on a batch: a mapping of keyword arguments, a tuple or list of positional ones, or one argument."""
-    if isinstance(batch, Mapping):
-        return model(**batch)
-    return model(*batch) if isinstance(batch, tuple | list) else model(batch)
 
 
 def _map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:

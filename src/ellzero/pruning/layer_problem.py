@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from ellzero.pruning._random_gradient import random_gradient
 from ellzero.pruning.least_squares import damped, eliminate, kept_after, refit, squared_error
-from ellzero.pruning.regression import Forward, Regression, matrix, write_matrix_
+from ellzero.pruning.regression import Regression, weights_and_bias, write_weights_and_bias_
+from ellzero.surgery.calls import Forward
+from ellzero.surgery.layer_matrices import bias_of
 
 _SAMPLES = 2
 """Samples on which random gradient pruning looks at the network."""
@@ -57,7 +59,7 @@ class LayerProblem:
         self.layer = regression.layer
         self.prunable = prunable
         self.gram = damped(regression.gram, damping)
-        self.dense = matrix(self.layer)
+        self.dense = weights_and_bias(self.layer)
         self.energy = float(squared_error(self.dense, regression.gram).sum())
         self.elimination = eliminate(self.dense, self.gram, prunable)
         # Never less than one before it in its row: whoever pays for one has paid for those.
@@ -87,7 +89,7 @@ class LayerProblem:
             solution = refit(self.gram, self.dense @ self.gram, kept)
             tried.append((float(squared_error(solution - self.dense, self.gram).sum()), kept, solution))
         _, self.kept, self.solution = min(tried, key=lambda one: one[0])
-        write_matrix_(self.layer, self.solution)
+        write_weights_and_bias_(self.layer, self.solution)
 
     def drop_(self, masks: Mapping[str, Tensor]) -> None:
         """Removes also what masks of the layer's weight and bias remove."""
@@ -97,19 +99,19 @@ class LayerProblem:
         # The masks keep what is not 0; a weight that least squares made 0 may still be needed.
         self.kept = self.kept & (torch.cat(columns, 1) | (self.solution == 0))
         self.solution = self.solution * self.kept
-        write_matrix_(self.layer, self.solution)
+        write_weights_and_bias_(self.layer, self.solution)
 
     def refit_(self, now: Regression, damping: float) -> None:
         """Fits the weights that are left to the dense network's outputs on the inputs that come now."""
         gram = damped(now.gram, damping)
         cross = now.cross + self.solution @ (gram - now.gram)
         self.solution = refit(gram, cross, self.kept)
-        write_matrix_(self.layer, self.solution)
+        write_weights_and_bias_(self.layer, self.solution)
 
     def masks(self) -> dict[str, Tensor]:
         """Returns which weights and biases are kept, by the parameters' names."""
         shape = self.layer.weight.shape
-        columns = self.kept.shape[1] - (self.layer.bias is not None)  # pyright: ignore[reportUnnecessaryComparison]  # it is optional
+        columns = self.kept.shape[1] - (bias_of(self.layer) is not None)
         masks = {self.name_of("weight"): self.kept[:, :columns].reshape(shape).clone()}
         return masks if columns == self.kept.shape[1] else masks | {self.name_of("bias"): self.kept[:, -1].clone()}
 

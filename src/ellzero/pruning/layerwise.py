@@ -8,7 +8,6 @@ by gradient descent. At its minimum all gates are 0 or 1, and with the gates giv
 gates are found by elimination and the weights exactly (`least_squares`). The paper then sets the layer's weights to w, a slip for w gamma.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,11 +18,11 @@ from torch import Tensor, nn
 
 from ellzero.distributed import canonical_name
 from ellzero.params import Selector, select_parameters, weights
-from ellzero.pruning._random_gradient import call_model
 from ellzero.pruning.layer_problem import Allocation, Budget, LayerProblem, choose_, first_samples, size
-from ellzero.pruning.regression import Forward, Layer, Regression, matrix, observe
-from ellzero.surgery.known_modules import known
-from ellzero.surgery.trace import evaluating
+from ellzero.pruning.regression import Regression, add_up_, weights_and_bias
+from ellzero.surgery.calls import Forward, call_model, evaluating, list_batches
+from ellzero.surgery.known_modules import known, shared_parameters
+from ellzero.surgery.layer_matrices import MatrixLayer, bias_of, groups_of
 from ellzero.types import Masks
 
 
@@ -112,9 +111,7 @@ def layerwise_prune_(
         raise ValueError(f"pass exactly one of zeros= and alpha=, got zeros={zeros} and alpha={alpha}")
     if not 0 <= (zeros or 0) < 1 or not (alpha or 0) >= 0 or not damping > 0:
         raise ValueError(f"zeros={zeros}, alpha={alpha}, damping={damping}: expected 0 <= zeros < 1, alpha >= 0, damping > 0")
-    batches: list[Any] = [inputs] if isinstance(inputs, Tensor | Mapping) else list(inputs)
-    if not batches:
-        raise ValueError("inputs holds no batch: a generator that was used up?")
+    batches = list_batches(inputs)
     call = forward or call_model
     samples = sum(size(batch) for batch in batches)
     if not samples:
@@ -123,7 +120,7 @@ def layerwise_prune_(
     with evaluating(model):
         layers = _layers(model, select_parameters(model, select))
         dense = [Regression.empty(name, layer) for name, (layer, _) in layers.items()]
-        order = observe(model, batches, dense, forward=call, per_feature=per_feature, samples=samples, generator=generator)
+        order = add_up_(dense, model, batches, forward=call, per_feature=per_feature, num_samples=samples, generator=generator)
         for one in dense:
             if not bool(one.gram.isfinite().all()):
                 raise ValueError(f"what enters {one.name} holds NaN or infinity, or is too large to be squared: look at the inputs")
@@ -135,7 +132,7 @@ def layerwise_prune_(
         errors = [problem.relative_error for problem in problems]
         for problem in problems:
             inputs_now = Regression.empty(problem.regression.name, problem.layer)
-            observe(model, batches, [inputs_now], forward=call, targets=[problem.regression])
+            add_up_([inputs_now], model, batches, forward=call, targets=[problem.regression])
             problem.refit_(inputs_now, damping)
     return LayerwisePruning(
         masks={name: mask for problem in problems for name, mask in problem.masks().items()},
@@ -151,24 +148,24 @@ def layerwise_prune_(
     )
 
 
-def _layers(model: nn.Module, selected: Mapping[str, Tensor]) -> dict[str, tuple[Layer, Bool[Tensor, " n"]]]:
+def _layers(model: nn.Module, selected: Mapping[str, Tensor]) -> dict[str, tuple[MatrixLayer, Bool[Tensor, " n"]]]:
     """Finds the layers to prune, and which columns of each one's matrix may be pruned."""
     chosen = {id(tensor) for tensor in selected.values()}
-    uses = Counter(id(parameter) for _, parameter in model.named_parameters(remove_duplicate=False))
-    found: dict[str, tuple[Layer, Bool[Tensor, " n"]]] = {}
+    shared = shared_parameters(model)
+    found: dict[str, tuple[MatrixLayer, Bool[Tensor, " n"]]] = {}
     for path, module in model.named_modules():
-        if not isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d)) or not known(module):
+        if not isinstance(module, MatrixLayer) or not known(module):
             continue
         if not {id(parameter) for parameter in module.parameters(recurse=False)} & chosen:
             continue
-        if isinstance(module, (nn.Conv1d, nn.Conv2d)) and module.groups > 1:
+        if groups_of(module) > 1:
             raise ValueError(
-                f"{path} is a convolution with {module.groups} groups, which this method does not know: exclude it with select="
+                f"{path} is a convolution with {groups_of(module)} groups, which this method does not know: exclude it with select="
             )
-        if any(uses[id(parameter)] > 1 for parameter in module.parameters(recurse=False)):
+        if path in shared:
             raise ValueError(f"{path} shares a parameter with another layer, which would change with it: exclude it with select=")
-        prunable = torch.full((matrix(module).shape[1],), id(module.weight) in chosen, device=module.weight.device)
-        bias: Tensor | None = module.bias
+        prunable = torch.full((weights_and_bias(module).shape[1],), id(module.weight) in chosen, device=module.weight.device)
+        bias = bias_of(module)
         if bias is not None:
             prunable[-1] = id(bias) in chosen
         found[canonical_name(path)] = (module, prunable)

@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ellzero.params import duplicate
-from ellzero.pruning._random_gradient import call_model
-from ellzero.pruning.regression import Forward
 from ellzero.quantise.feedback import Factor
 from ellzero.quantise.fold_batchnorm import fold_batchnorm_, normalisations
 from ellzero.quantise.grids import Levels, Quantiser, UniformGrid
-from ellzero.quantise.observed import Observed, inputs_of, observe
+from ellzero.quantise.moments import Moments
+from ellzero.quantise.observed import ObservedLayer, observe_layers
 from ellzero.quantise.sensitivity import divergence, first_tensor, sensitivities
 from ellzero.quantise.steps import Steps, choose_steps, correct_bias_, input_factor, quantise_weight_
-from ellzero.surgery.layer_matrices import Moments, matrices, moments
-from ellzero.surgery.trace import evaluating
+from ellzero.surgery.calls import Forward, call_model, evaluating, inputs_of, list_batches
+from ellzero.surgery.layer_matrices import layer_matrices
 
 _BITS_PER_KILOBYTE = 8192
 
@@ -114,17 +113,17 @@ class Calibrated:
             TypeError: it is no module.
         """
         quantised = duplicate(model)
-        batches: list[Any] = [self.inputs] if isinstance(self.inputs, Tensor | Mapping) else list(self.inputs)
+        batches = list_batches(self.inputs)
         with evaluating(quantised):
             norms = normalisations(quantised, batches[0], self.forward)
             if self.fold_batchnorm:
                 fold_batchnorm_([(quantised.get_submodule(layer), quantised.get_submodule(norm)) for layer, norm in norms.items()])
-            layers = observe(quantised, batches, norms, folded=self.fold_batchnorm, forward=self.forward)
+            layers = observe_layers(quantised, batches, norms, folded=self.fold_batchnorm, forward=self.forward)
             steps = self._steps(quantised, layers, batches)
             levels: dict[str, Levels] = {}
             for layer in layers:
-                inputs = inputs_of(quantised, layer.layer, batches, self.forward)
-                now = input_factor(layer, moments(layer.layer, inputs), self.damping)
+                inputs = inputs_of(quantised, layer.layer, batches, forward=self.forward)
+                now = input_factor(layer, Moments.of(layer.layer, inputs), self.damping)
                 levels.update(quantise_weight_(layer, now, steps[layer.name], self.rounding_price * self._nats_per_bit))
                 levels.update(correct_bias_(layer, inputs, steps[layer.name]))
         return CalibratedModel(quantised, LevelsByName(levels=levels, others=self.others))
@@ -133,9 +132,9 @@ class Calibrated:
     def _nats_per_bit(self) -> float:
         return self.nats_per_kilobyte / _BITS_PER_KILOBYTE
 
-    def _steps(self, model: nn.Module, layers: Sequence[Observed], batches: Sequence[Any]) -> dict[str, Steps]:
+    def _steps(self, model: nn.Module, layers: Sequence[ObservedLayer], batches: Sequence[Any]) -> dict[str, Steps]:
         """Chooses the steps of every layer."""
-        seen = {layer.name: moments(layer.layer, inputs_of(model, layer.layer, batches, self.forward)) for layer in layers}
+        seen = {layer.name: Moments.of(layer.layer, inputs_of(model, layer.layer, batches, forward=self.forward)) for layer in layers}
         found = sensitivities(
             model,
             batches,
@@ -164,13 +163,13 @@ class Calibrated:
 
 
 @contextmanager
-def _rounded(layer: Observed, inputs: Factor, seen: Moments, steps: Steps) -> Generator[None]:
+def _rounded(layer: ObservedLayer, inputs: Factor, seen: Moments, steps: Steps) -> Generator[None]:
     """Quantises one layer for as long as it is looked at."""
     weight, constant = layer.layer.weight, layer.constant
     old, old_constant = weight.clone(), None if constant is None else constant.tensor.clone()
     quantise_weight_(layer, inputs, steps, 0.0)
     if constant is not None:
-        change = (old - weight).double().reshape(matrices(layer.layer).shape)
+        change = (old - weight).double().reshape(layer_matrices(layer.layer).shape)
         constant.tensor.copy_(constant.plus((change @ seen.mean[:, :, None]).flatten()))
     yield
     weight.copy_(old)

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ellzero.pruning.regression import Forward
-from ellzero.surgery.known_modules import known
+from ellzero.surgery.calls import Forward
+from ellzero.surgery.known_modules import known, shared_parameters
+from ellzero.surgery.layer_matrices import MatrixLayer
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
-_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
 
 
 def normalisations(model: nn.Module, batch: Any, forward: Forward) -> dict[str, str]:
@@ -35,7 +35,7 @@ def normalisations(model: nn.Module, batch: Any, forward: Forward) -> dict[str, 
 
     with ExitStack() as stack, torch.no_grad():
         for name, module in model.named_modules():
-            if isinstance(module, _LAYERS) and known(module):
+            if isinstance(module, MatrixLayer) and known(module):
                 stack.callback(module.register_forward_hook(partial(after, name)).remove)
             elif isinstance(module, _NORMS) and known(module) and module.running_mean is not None:
                 stack.callback(module.register_forward_pre_hook(partial(before, name)).remove)
@@ -49,15 +49,6 @@ def normalisations(model: nn.Module, batch: Any, forward: Forward) -> dict[str, 
     return found
 
 
-def shared_parameters(model: nn.Module) -> set[str]:
-    """Names the modules with a parameter that another module has, too."""
-    owners: dict[int, list[str]] = {}
-    for path, module in model.named_modules(remove_duplicate=False):
-        for parameter in module.parameters(recurse=False):
-            owners.setdefault(id(parameter), []).append(path)
-    return {path for paths in owners.values() if len(paths) > 1 for path in paths}
-
-
 @torch.no_grad()
 def fold_batchnorm_(pairs: Sequence[tuple[nn.Module, nn.Module]]) -> None:
     """Folds batch normalisation into the layers before, in place: the same function in eval mode.
@@ -69,7 +60,7 @@ def fold_batchnorm_(pairs: Sequence[tuple[nn.Module, nn.Module]]) -> None:
         pairs: layers with their normalisations, as `normalisations` finds them.
     """
     for layer, norm in pairs:
-        assert isinstance(layer, _LAYERS)
+        assert isinstance(layer, MatrixLayer)
         assert isinstance(norm, _NORMS)
         assert norm.running_mean is not None
         assert norm.running_var is not None

@@ -1,25 +1,16 @@
 """The layers of a network that calibration knows, what comes to them, and where their constant is stored."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Float64
 from torch import Tensor, nn
 
-from ellzero.pruning.regression import Forward
-from ellzero.quantise.fold_batchnorm import shared_parameters
-from ellzero.surgery.known_modules import known
-from ellzero.surgery.layer_matrices import Layer, outputs_by_position
-
-_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
-
-
-class _Reached(Exception):  # noqa: N818  # no error: it leaves the network once the layer in question has been reached
-    pass
+from ellzero.surgery.calls import Forward, watch_layers
+from ellzero.surgery.known_modules import known, shared_parameters
+from ellzero.surgery.layer_matrices import MatrixLayer, output_columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +35,7 @@ class Constant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observed:
+class ObservedLayer:
     """A layer that is called once a batch.
 
     Attributes:
@@ -55,12 +46,14 @@ class Observed:
     """
 
     name: str
-    layer: Layer
+    layer: MatrixLayer
     constant: Constant | None
     mean_output: Float64[Tensor, " out"]
 
 
-def observe(model: nn.Module, batches: Sequence[Any], norms: Mapping[str, str], *, folded: bool, forward: Forward) -> list[Observed]:
+def observe_layers(
+    model: nn.Module, batches: Sequence[Any], norms: Mapping[str, str], *, folded: bool, forward: Forward
+) -> list[ObservedLayer]:
     """Runs a model and finds its layers, in the order of their calls.
 
     Args:
@@ -78,26 +71,20 @@ def observe(model: nn.Module, batches: Sequence[Any], norms: Mapping[str, str], 
     candidates = {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, _LAYERS) and known(module) and name not in shared and "weight" in module._parameters
+        if isinstance(module, MatrixLayer) and known(module) and name not in shared and "weight" in module._parameters
     }
-    calls: dict[str, int] = {}
     sums: dict[str, Tensor] = {}
     counts: dict[str, int] = {}
 
-    def see(name: str, _module: nn.Module, _arguments: Any, output: Tensor) -> None:
-        calls[name] = calls.get(name, 0) + 1
-        found = outputs_by_position(candidates[name], output.detach()).double()
-        total = found.sum((0, 2))
+    def watch(name: str, _call: int, _inputs: Tensor, outputs: Tensor) -> None:
+        columns = output_columns(candidates[name], outputs).double()
+        total = columns.sum((0, 2))
         sums[name] = sums[name] + total if name in sums else total
-        counts[name] = counts.get(name, 0) + found.shape[0] * found.shape[2]
+        counts[name] = counts.get(name, 0) + columns.shape[0] * columns.shape[2]
 
-    with ExitStack() as stack, torch.no_grad():
-        for name, layer in candidates.items():
-            stack.callback(layer.register_forward_hook(partial(see, name)).remove)
-        for batch in batches:
-            forward(model, batch)
+    calls = watch_layers(model, batches, candidates, watch, forward=forward)
     return [
-        Observed(
+        ObservedLayer(
             name=name,
             layer=candidates[name],
             constant=_constant(name, candidates[name], norms.get(name), model, folded),
@@ -108,7 +95,7 @@ def observe(model: nn.Module, batches: Sequence[Any], norms: Mapping[str, str], 
     ]
 
 
-def _constant(name: str, layer: Layer, norm: str | None, model: nn.Module, folded: bool) -> Constant | None:
+def _constant(name: str, layer: MatrixLayer, norm: str | None, model: nn.Module, folded: bool) -> Constant | None:
     module = None if norm is None else model.get_submodule(norm)
     if isinstance(layer.bias, nn.Parameter):
         found, bias = f"{name}.bias", layer.bias
@@ -126,31 +113,12 @@ def _constant(name: str, layer: Layer, norm: str | None, model: nn.Module, folde
 
 
 @torch.no_grad()
-def inputs_of(model: nn.Module, layer: nn.Module, batches: Sequence[Any], forward: Forward) -> list[Tensor]:
-    """Returns what comes to a layer, running the model no further than it."""
-    found: list[Tensor] = []
-
-    def see(_module: nn.Module, arguments: Any) -> None:
-        found.append(arguments[0].detach())
-        raise _Reached
-
-    handle = layer.register_forward_pre_hook(see)
-    try:
-        for batch in batches:
-            with suppress(_Reached):
-                forward(model, batch)
-    finally:
-        handle.remove()
-    return found
-
-
-@torch.no_grad()
-def mean_output(layer: Layer, inputs: Sequence[Tensor]) -> Float64[Tensor, " out"]:
+def mean_output(layer: MatrixLayer, inputs: Sequence[Tensor]) -> Float64[Tensor, " out"]:
     """Computes the mean over samples and positions of what a layer makes of its inputs."""
     total = torch.zeros(layer.weight.shape[0], dtype=torch.float64, device=layer.weight.device)
     count = 0
     for batch in inputs:
-        found = outputs_by_position(layer, layer(batch)).double()
-        total += found.sum((0, 2))
-        count += found.shape[0] * found.shape[2]
+        columns = output_columns(layer, layer(batch)).double()
+        total += columns.sum((0, 2))
+        count += columns.shape[0] * columns.shape[2]
     return total / count

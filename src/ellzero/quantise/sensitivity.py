@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ellzero.pruning.regression import Forward
-from ellzero.surgery.layer_matrices import Layer, Moments, columns, groups_of, outputs_by_position, pieces
+from ellzero.quantise.moments import Moments, pieces
+from ellzero.surgery.calls import Forward
+from ellzero.surgery.layer_matrices import MatrixLayer, groups_of, layer_columns, output_columns
 
 
 class Sensitivity(NamedTuple):
@@ -70,7 +71,7 @@ def sampled_gradient(answer: Tensor, generator: torch.Generator, temperature: fl
 def sensitivities(
     model: nn.Module,
     batches: Sequence[Any],
-    layers: Mapping[str, Layer],
+    layers: Mapping[str, MatrixLayer],
     moments: Mapping[str, Moments],
     *,
     forward: Forward,
@@ -116,14 +117,14 @@ def _see(seen: dict[str, tuple[Tensor, Tensor]], name: str, _module: nn.Module, 
     return output.clone()  # what follows may work in place
 
 
-def _squares(layer: Layer, inputs: Tensor, gradient: Tensor, moments: Moments) -> tuple[float, float]:
+def _squares(layer: MatrixLayer, inputs: Tensor, gradient: Tensor, moments: Moments) -> tuple[float, float]:
     """Sums over samples the mean squared derivative by a weight, over its input's variance, and by a bias."""
-    slopes = outputs_by_position(layer, gradient)
+    slopes = output_columns(layer, gradient)
     slopes = slopes.unflatten(1, (groups_of(layer), -1))
     total, done = 0.0, 0
     mean = moments.mean.to(slopes.dtype)[None, :, :, None]
     for piece in pieces(layer, inputs):
-        found = columns(layer, piece) - mean
+        found = layer_columns(layer, piece) - mean
         part = slopes[done : done + len(found)] @ found.mT
         total += float(part.double().square().mean((1, 2, 3)).sum())
         done += len(found)

@@ -11,9 +11,10 @@ from torch import Tensor
 from ellzero.codec.network.stored_grids import Uniform
 from ellzero.quantise.feedback import Factor, Price, factor, round_with_feedback
 from ellzero.quantise.grids import Levels, rounded_up
-from ellzero.quantise.observed import Observed, mean_output
+from ellzero.quantise.moments import Moments
+from ellzero.quantise.observed import ObservedLayer, mean_output
 from ellzero.quantise.sensitivity import Sensitivity
-from ellzero.surgery.layer_matrices import Moments, matrices
+from ellzero.surgery.layer_matrices import layer_matrices
 
 _MOST_LEVELS = 1 << 20
 
@@ -57,7 +58,7 @@ def choose_steps(sensitivity: Sensitivity, inputs: Factor, nats_per_bit: float) 
     )
 
 
-def input_factor(layer: Observed, inputs: Moments, damping: float) -> Factor:
+def input_factor(layer: ObservedLayer, inputs: Moments, damping: float) -> Factor:
     """Factors the Gram matrix of a layer's inputs: without their mean where biases, most of them, make up for it."""
     gram = inputs.covariance
     if layer.constant is None or 2 * int(layer.constant.fixed.sum()) > layer.constant.fixed.numel():
@@ -66,7 +67,7 @@ def input_factor(layer: Observed, inputs: Moments, damping: float) -> Factor:
 
 
 @torch.no_grad()
-def quantise_weight_(layer: Observed, inputs: Factor, steps: Steps, price: float) -> dict[str, Levels]:
+def quantise_weight_(layer: ObservedLayer, inputs: Factor, steps: Steps, price: float) -> dict[str, Levels]:
     """Moves a layer's weights to their grid, in place.
 
     Args:
@@ -80,7 +81,7 @@ def quantise_weight_(layer: Observed, inputs: Factor, steps: Steps, price: float
     """
     weight = layer.layer.weight
     paid = Price(curvature=steps.curvature, nats_per_bit=price) if price > 0 else None
-    levels = round_with_feedback(matrices(layer.layer), inputs, steps.weight, paid).reshape(weight.shape)
+    levels = round_with_feedback(layer_matrices(layer.layer), inputs, steps.weight, paid).reshape(weight.shape)
     if not float(levels.abs().max()) < _MOST_LEVELS:
         return {}
     weight.copy_(levels * steps.weight)
@@ -88,7 +89,7 @@ def quantise_weight_(layer: Observed, inputs: Factor, steps: Steps, price: float
 
 
 @torch.no_grad()
-def correct_bias_(layer: Observed, inputs: Sequence[Tensor], steps: Steps) -> dict[str, Levels]:
+def correct_bias_(layer: ObservedLayer, inputs: Sequence[Tensor], steps: Steps) -> dict[str, Levels]:
     """Brings a layer's mean output back to the original's by its bias, which goes to a grid of its own, or by a running mean.
 
     Args:

@@ -13,10 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ellzero.params import duplicate
-from ellzero.pruning._random_gradient import call_model
-from ellzero.pruning.regression import Forward
+from ellzero.surgery.calls import Forward, call_model, evaluating
 from ellzero.surgery.known_modules import known
-from ellzero.surgery.trace import evaluating
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 

@@ -14,8 +14,8 @@ from torch.fx.node import map_aggregate
 
 from ellzero.params import require_module
 from ellzero.surgery.analysis import Analysis
+from ellzero.surgery.calls import evaluating
 from ellzero.surgery.known_modules import copied
-from ellzero.surgery.trace import evaluating
 from ellzero.types import Mask
 
 

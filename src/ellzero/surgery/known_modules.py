@@ -92,6 +92,15 @@ def shared_modules(root: nn.Module, nodes: Iterable[Node]) -> set[nn.Module]:
     return shared
 
 
+def shared_parameters(model: nn.Module) -> set[str]:
+    """Names the modules with a parameter that another module has, too."""
+    owners: dict[int, list[str]] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        for parameter in module.parameters(recurse=False):
+            owners.setdefault(id(parameter), []).append(path)
+    return {path for paths in owners.values() if len(paths) > 1 for path in paths}
+
+
 def name_of(node: Node) -> str:
     """Names the function or method that a node calls."""
     return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))

@@ -1,13 +1,13 @@
 """Records which operations a network applies to its input, with concrete shapes, by symbolic tracing (torch.fx)."""
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final
 
-import torch
 from torch import Tensor, fx, nn
 from torch.fx.node import map_aggregate
 from torch.fx.proxy import Attribute
+
+from ellzero.surgery.calls import evaluating
 
 _SHAPE_ATTRIBUTES: Final = frozenset({"shape", "ndim", "dtype", "device", "is_cuda", "layout", "itemsize"})
 _SHAPE_METHODS: Final = frozenset({"size", "dim", "ndimension", "numel", "nelement", "stride", "is_floating_point", "is_contiguous"})
@@ -126,19 +126,6 @@ def short(path: str) -> str:
 def describe(path: str, module: nn.Module) -> str:
     """Names a module by its path and class, as in 'encoder.lstm (LSTM)'."""
     return f"{short(path) or 'the model'} ({type(module).__name__})"
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Generator[None]:
-    """Puts a model into eval mode without gradients, and each module's own mode back afterwards."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, training in modes.items():
-            module.training = training
 
 
 def trace(model: nn.Module, example: Tensor, is_known: Callable[[nn.Module], bool]) -> tuple[fx.Graph, nn.Module]:

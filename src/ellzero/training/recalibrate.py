@@ -1,17 +1,12 @@
 """Recalibration: the running statistics of batch normalisation, estimated anew for the weights that a network has now."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ellzero.params import require_module
-from ellzero.training.batches import Batch, Batches
-
-Forward = Callable[[nn.Module, Batch], object]
-"""(model, batch) -> anything: how to call the model; a `LossFn` will do."""
+from ellzero.surgery.calls import Forward, call_model
+from ellzero.training.batches import Batches
 
 
 @torch.no_grad()
@@ -50,7 +45,7 @@ def recalibrate_batchnorm(model: nn.Module, batches: Batches, forward: Forward |
         empty = True
         for batch in batches:
             empty = False
-            _call(model, batch) if forward is None else forward(model, batch)
+            (forward or call_model)(model, batch)
         if empty:
             raise ValueError("there is no batch to recalibrate on: an iterator that was used up?")
         finished = True
@@ -62,9 +57,3 @@ def recalibrate_batchnorm(model: nn.Module, batches: Batches, forward: Forward |
             if not finished or not norm.num_batches_tracked:
                 for name, buffer in norm.named_buffers():
                     buffer.copy_(buffers[name])
-
-
-def _call(model: nn.Module, batch: Any) -> object:
-    if isinstance(batch, Mapping):
-        return model(**batch)
-    return model(*batch) if isinstance(batch, tuple | list) else model(batch)

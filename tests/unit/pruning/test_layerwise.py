@@ -14,9 +14,10 @@ from ellzero.models import MLP, ResNet
 from ellzero.models.resnet import Block
 from ellzero.params import apply_masks_, everything, select_parameters
 from ellzero.pruning import Allocation, layerwise_prune_, magnitude_masks
-from ellzero.pruning._random_gradient import call_model
 from ellzero.pruning.layer_problem import cheapest
-from ellzero.pruning.regression import Regression, matrix, observe, outputs_by_position, unfolded, write_matrix_
+from ellzero.pruning.regression import Regression, add_up_, regressors, weights_and_bias, write_weights_and_bias_
+from ellzero.surgery.calls import call_model
+from ellzero.surgery.layer_matrices import output_columns
 
 
 @pytest.fixture(autouse=True)
@@ -43,16 +44,16 @@ CONVOLUTIONS = [
 
 
 @pytest.mark.parametrize("layer", [*CONVOLUTIONS, nn.Linear(6, 4), nn.Linear(6, 4, bias=False)], ids=str)
-def test_a_layer_is_its_matrix_times_what_is_unfolded(layer: nn.Module, generator: torch.Generator):
+def test_a_layer_is_its_matrix_times_what_is_regressors(layer: nn.Module, generator: torch.Generator):
     assert isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d)
     shapes = [(6,), (2, 3, 6)] if isinstance(layer, nn.Linear) else [(3, 8)] if isinstance(layer, nn.Conv1d) else [(3, 7, 6)]
     for shape in shapes:
         inputs = torch.randn(5, *shape, generator=generator)
-        columns = unfolded(layer, inputs)
-        expected = outputs_by_position(layer, layer(inputs).detach())
-        torch.testing.assert_close(columns @ matrix(layer).float().T, expected, rtol=1e-4, atol=1e-5)
+        columns = regressors(layer, inputs)
+        expected = output_columns(layer, layer(inputs).detach()).mT
+        torch.testing.assert_close(columns @ weights_and_bias(layer).float().T, expected, rtol=1e-4, atol=1e-5)
     before = copy.deepcopy(layer.state_dict())
-    write_matrix_(layer, matrix(layer))
+    write_weights_and_bias_(layer, weights_and_bias(layer))
     assert all(torch.equal(tensor, before[name]) for name, tensor in layer.state_dict().items())
 
 
@@ -60,12 +61,12 @@ def test_a_convolution_is_pruned_as_the_linear_layer_of_its_patches(generator: t
     convolution = nn.Conv2d(2, 3, 3, padding=1)
     inputs = correlated(generator, 40, 2, 5, 5)
     linear = nn.Linear(18, 3)
-    write_matrix_(linear, matrix(convolution))
+    write_weights_and_bias_(linear, weights_and_bias(convolution))
     patches = functional.unfold(inputs, 3, padding=1).mT.flatten(0, 1)
     options = {"zeros": 0.5, "allocate": Allocation.EVENLY, "per_feature": None}
     found, expected = layerwise_prune_(convolution, inputs, **options), layerwise_prune_(linear, patches, **options)
     assert torch.equal(found.masks["weight"].flatten(1), expected.masks["weight"])
-    torch.testing.assert_close(matrix(convolution), matrix(linear), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(weights_and_bias(convolution), weights_and_bias(linear), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("zeros", [0.3, 0.5, 0.8])
@@ -212,8 +213,8 @@ def test_every_layer_is_the_least_squares_fit_of_the_dense_outputs_to_the_inputs
     now = then = inputs
     for index, (layer, original) in enumerate(zip(model, dense, strict=True)):
         if isinstance(layer, nn.Linear | nn.Conv2d):
-            columns = unfolded(layer, now).flatten(0, 1)
-            residuals = (outputs_by_position(layer, original(then)) - outputs_by_position(layer, layer(now))).flatten(0, 1).detach()
+            columns = regressors(layer, now).flatten(0, 1)
+            residuals = (output_columns(layer, original(then)) - output_columns(layer, layer(now))).mT.flatten(0, 1).detach()
             kept = torch.cat((result.masks[f"{index}.weight"].flatten(1), result.masks[f"{index}.bias"][:, None]), 1)
             gradient = (residuals.T @ columns).abs()
             assert gradient[kept].max() < 1e-6 * gradient[~kept].max()
@@ -291,7 +292,7 @@ def test_a_layer_that_is_called_twice_is_fitted_to_both_calls(generator: torch.G
     model = Twice()
     inputs = correlated(generator, 50, 6)
     regression = Regression.empty("layer", model.layer)
-    observe(model, [inputs], [regression], forward=call_model)
+    add_up_([regression], model, [inputs], forward=call_model)
     hidden = torch.tanh(model.layer(inputs)).detach()
     columns = torch.cat([functional.pad(part, (0, 1), value=1.0) for part in (inputs, hidden)]).double()
     torch.testing.assert_close(regression.gram, columns.T @ columns, rtol=1e-5, atol=1e-4)
@@ -306,12 +307,12 @@ def test_positions_taken_stand_for_those_left_out(generator: torch.Generator):
     grams: list[torch.Tensor] = []
     for per_feature in (None, 1):
         regression = Regression.empty("", layer)
-        observe(layer, [same_everywhere], [regression], forward=call_model, per_feature=per_feature, samples=4, generator=generator)
+        add_up_([regression], layer, [same_everywhere], forward=call_model, per_feature=per_feature, num_samples=4, generator=generator)
         assert len(regression.positions[0]) == (64 if per_feature is None else 5)  # 19 columns over 4 samples
         again = Regression.empty("", layer)
-        observe(layer, [same_everywhere], [again], forward=call_model, targets=[regression])
+        add_up_([again], layer, [same_everywhere], forward=call_model, targets=[regression])
         torch.testing.assert_close(again.gram, regression.gram)
-        torch.testing.assert_close(again.cross, matrix(layer) @ regression.gram, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(again.cross, weights_and_bias(layer) @ regression.gram, rtol=1e-4, atol=1e-4)
         grams.append(regression.gram)
     torch.testing.assert_close(grams[0], grams[1], rtol=1e-5, atol=1e-5)
 

@@ -8,14 +8,15 @@ from torch import Tensor, nn
 
 from ellzero.archive.load import load_model
 from ellzero.archive.save import save_model
-from ellzero.pruning._random_gradient import call_model
 from ellzero.quantise.calibrate import Calibrated, LevelsByName
 from ellzero.quantise.feedback import Price, bits_of_levels, factor, round_with_feedback
 from ellzero.quantise.fold_batchnorm import fold_batchnorm_, normalisations
 from ellzero.quantise.grids import UniformGrid
-from ellzero.quantise.observed import inputs_of, mean_output, observe
+from ellzero.quantise.moments import Moments
+from ellzero.quantise.observed import mean_output, observe_layers
 from ellzero.quantise.sensitivity import divergence, sampled_gradient, sensitivities
-from ellzero.surgery.layer_matrices import columns, matrices, moments, outputs_by_position
+from ellzero.surgery.calls import call_model, inputs_of
+from ellzero.surgery.layer_matrices import layer_columns, layer_matrices, output_columns
 
 
 class Convolutions(nn.Module):
@@ -153,19 +154,22 @@ def test_estimated_bits_are_a_code(generator: torch.Generator) -> None:
 @pytest.mark.parametrize("name", ["first", "depthwise", "grouped", "dilated", "head"])
 def test_columns_times_weights_are_the_layers_outputs(network: Convolutions, images: Tensor, name: str) -> None:
     layer = network.get_submodule(name)
-    inputs = inputs_of(network, layer, [images], call_model)[0]
+    inputs = inputs_of(network, layer, [images], forward=call_model)[0]
     with torch.no_grad():
-        wanted = outputs_by_position(layer, layer(inputs)).double()
-    found = (matrices(layer)[None] @ columns(layer, inputs).double()).flatten(1, 2)
+        wanted = output_columns(layer, layer(inputs)).double()
+    found = (layer_matrices(layer)[None] @ layer_columns(layer, inputs).double()).flatten(1, 2)
     if layer.bias is not None:
         found = found + layer.bias.detach().double()[None, :, None]
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_moments_are_those_of_all_columns(network: Convolutions, images: Tensor) -> None:
-    found = moments(network.grouped, [images.repeat(1, 3, 1, 1)[:, :8] + 1, images.repeat(1, 3, 1, 1)[:7, 1:]])
+    found = Moments.of(network.grouped, [images.repeat(1, 3, 1, 1)[:, :8] + 1, images.repeat(1, 3, 1, 1)[:7, 1:]])
     rows = torch.cat(
-        [columns(network.grouped, images.repeat(1, 3, 1, 1)[:, :8] + 1), columns(network.grouped, images.repeat(1, 3, 1, 1)[:7, 1:])]
+        [
+            layer_columns(network.grouped, images.repeat(1, 3, 1, 1)[:, :8] + 1),
+            layer_columns(network.grouped, images.repeat(1, 3, 1, 1)[:7, 1:]),
+        ]
     )
     for group in range(2):
         own = rows[:, group].double().mT.flatten(0, 1)
@@ -213,12 +217,12 @@ def test_the_mean_of_every_layers_output_is_the_originals(network: Convolutions,
 
         reference = copy.deepcopy(network)
         fold_batchnorm_([(reference.get_submodule(layer), reference.get_submodule(norm)) for layer, norm in norms.items()])
-    wanted = observe(reference, [images], norms, folded=fold, forward=call_model)
+    wanted = observe_layers(reference, [images], norms, folded=fold, forward=call_model)
     for layer in wanted:
         if layer.constant is None:
             continue
         own = quantised.get_submodule(layer.name)
-        mean = mean_output(own, inputs_of(quantised, own, [images], call_model))
+        mean = mean_output(own, inputs_of(quantised, own, [images], forward=call_model))
         tensor = dict([*quantised.named_parameters(), *quantised.named_buffers()]).get(layer.constant.name or "")
         if layer.constant.name is None:
             shift = quantised.get_submodule(norms[layer.name]).running_mean - layer.constant.tensor
@@ -339,7 +343,7 @@ def test_sensitivity_predicts_the_divergence_of_small_noise(generator: torch.Gen
     model = nn.Sequential(nn.Linear(10, 12), nn.Tanh(), nn.Linear(12, 4)).eval()
     inputs = torch.randn(300, 10, generator=generator)
     layers = {"0": model[0], "2": model[2]}
-    seen = {name: moments(layer, inputs_of(model, layer, [inputs], call_model)) for name, layer in layers.items()}
+    seen = {name: Moments.of(layer, inputs_of(model, layer, [inputs], forward=call_model)) for name, layer in layers.items()}
     found = sensitivities(model, [inputs], layers, seen, forward=call_model, generator=generator, rounds=8, temperature=1.0)
     with torch.no_grad():
         answer = model(inputs)

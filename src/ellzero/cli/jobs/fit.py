@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ellzero.data import Dataset
-from ellzero.surgery.trace import evaluating
+from ellzero.surgery.calls import evaluating
 from ellzero.training import classification_loss
 from ellzero.training.batches import HasPlain, plain_batches
 from ellzero.training.problem import Problem

@@ -22,12 +22,11 @@ from ellzero.cli.options.pack import Pack
 from ellzero.codec.container import Sink
 from ellzero.codec.network.tensors import Entry, QuantisedTensor, Tied
 from ellzero.data import Dataset, load_images
-from ellzero.pruning._random_gradient import call_model
 from ellzero.quantise.calibrate import Calibrated
 from ellzero.quantise.fold_batchnorm import fold_batchnorm_, normalisations
 from ellzero.quantise.grids import UniformGrid
 from ellzero.quantise.synthesise import synthetic_inputs
-from ellzero.surgery.trace import evaluating
+from ellzero.surgery.calls import call_model, evaluating
 from ellzero.training.batches import plain_batches
 from ellzero.training.problem import Problem
 
