@@ -31,19 +31,20 @@ def attach(
     of the model work as before; copies of the optimizer have no hooks, so attach to those again.
 
     Args:
-        optimizer: one optimizer or several that share the model; each counts its own steps.
+        optimizer: one optimizer or several that share the model; every optimizer counts its own steps.
         model: the module, wrapped (DDP, torch.compile) or not.
         method: the penalty, such as `lz.DRR(alpha=1e-5)`.
-        select: the rule for what is regularised: weights of two and more dimensions, or `lz.everything` as in the paper.
+        select: the rule for what is regularised: `lz.weights`, which are those of two and more dimensions, or `lz.everything` as in the
+            paper.
         total_steps: optimizer steps planned, from which progress follows; needed by schedules. Later steps stay at progress 1.
-        from_zeros: freeze what is exactly 0 now among the regularised parameters, to go on from a sparse checkpoint; the
-            penalty stays on.
+        from_zeros: whether to freeze the regularised weights that are exactly 0, to go on from a sparse checkpoint; the penalty stays
+            on.
         inert_after: regularised steps after which a penalty whose gradient has stayed below a millionth of the data's gives a
             warning; None for none.
-        seed: of what a method with forward weights draws; others draw nothing.
+        seed: seeds the generator of a method with forward weights; other methods draw nothing.
 
     Returns:
-        The handle: freezes masks, holds what a checkpoint needs, answers questions.
+        The handle, which freezes masks and holds what a checkpoint needs.
 
     Raises:
         TypeError: not an optimizer or not a module; an optimizer that evaluates its closure several times (LBFGS); a proximal
@@ -68,13 +69,13 @@ def attach(
         aliases=aliases(model),
         attached=[
             Attached(
-                optimizer=each,
+                optimizer=own,
                 params={name: parameter for name, parameter in selected.items() if parameter in owned},
                 trainable={name: parameter for name, parameter in trainable.items() if parameter in owned},
                 # No penalty has no effect by design.
                 watch=Watch(None if isinstance(method, MaySilence) and method.silent else inert_after),
             )
-            for each, owned in owners
+            for own, owned in owners
         ],
         total_steps=total_steps,
         seed=seed,
@@ -96,7 +97,7 @@ def _checked_optimizers(optimizers: Sequence[torch.optim.Optimizer], method: Met
         if not isinstance(optimizer, torch.optim.Optimizer):  # pyright: ignore[reportUnnecessaryIsInstance]  # wrappers are common
             raise TypeError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}: attach(optimizer, model, method)")
         if isinstance(optimizer, torch.optim.LBFGS):
-            raise TypeError("LBFGS evaluates its closure several times a step and searches along a line: use Adam, AdamW or SGD")
+            raise TypeError("LBFGS evaluates its closure several times per step and searches along a line: use Adam, AdamW or SGD")
         if method.proximal:
             check_has_steps(optimizer)
         if any(group.get("maximize", False) for group in optimizer.param_groups):
@@ -120,11 +121,11 @@ def _check_precision(params: Params) -> None:
 def _owners(
     optimizers: Sequence[torch.optim.Optimizer], params: Params
 ) -> list[tuple[torch.optim.Optimizer, set[Tensor]]]:  # tensors hash by identity
-    owners = [(each, {parameter for group in each.param_groups for parameter in group["params"]}) for each in optimizers]
+    owners = [(own, {parameter for group in own.param_groups for parameter in group["params"]}) for own in optimizers]
     for name, parameter in params.items():
         count = sum(parameter in owned for _, owned in owners)
         if count == 0:
             raise ValueError(f"{name} is regularised, but no optimizer owns it: pass the optimizer that does, or leave it out with select=")
         if count > 1:
-            raise ValueError(f"{name} belongs to {count} of the optimizers, so it would be regularised {count} times a round")
+            raise ValueError(f"{name} belongs to {count} of the optimizers, so it would be regularised {count} times per round")
     return owners

@@ -10,17 +10,17 @@ from ellzero.types import Params
 
 
 class ActiveSet:
-    """Follows which weights are active, once an epoch, in a training loop of one's own.
+    """Follows which weights are active, once per epoch, in a training loop of your own.
 
-    Give `observe` the regularised parameters, such as `sparsifier.params`, at the end of every epoch; as soon as `saturated` is true,
-    freeze the masks and train on without the penalty.
+    Call `observe` with the regularised parameters, such as `sparsifier.params`, at the end of every epoch; as soon as `saturated` is
+    true, freeze the masks and train on without the penalty.
 
     Attributes:
         threshold: a weight is active where its magnitude is above this: 0 where the method gives exact zeros (`proximal=True`), a
             little above the learning rate where the penalty is in Adam's gradient, as weights held at 0 go to and fro by about that.
-        window: how many epochs to look back.
+        window: number of latest epochs that count.
         tolerance: the largest share of the active set that may be exchanged within the window, in [0, 1].
-        changes: the share exchanged at each epoch against the one before.
+        changes: the share exchanged at each epoch against the previous epoch.
     """
 
     def __init__(self, *, threshold: float = 0.0, window: int = 30, tolerance: float = 0.01) -> None:
@@ -32,7 +32,7 @@ class ActiveSet:
         self._before: dict[str, NDArray[np.bool_]] = {}
 
     def observe(self, params: Params) -> float | None:
-        """Takes note of the weights at the end of an epoch.
+        """Records the active weights at the end of an epoch.
 
         Args:
             params: name -> parameter, the same names and shapes each time.
@@ -43,13 +43,13 @@ class ActiveSet:
         Raises:
             ValueError: names or shapes are not those of the last epoch.
         """
-        now = {name: (tensor.detach().abs() > self.threshold).flatten().cpu().numpy() for name, tensor in params.items()}
-        before, self._before = self._before, now
+        active = {name: (tensor.detach().abs() > self.threshold).flatten().cpu().numpy() for name, tensor in params.items()}
+        before, self._before = self._before, active
         if not before:
             return None
-        if {name: one.size for name, one in before.items()} != {name: one.size for name, one in now.items()}:
+        if {name: flags.size for name, flags in before.items()} != {name: flags.size for name, flags in active.items()}:
             raise ValueError("the parameters are not those of the last epoch: begin a new ActiveSet where the network has changed")
-        change = active_set_change(*(np.concatenate([ones[name] for name in now]) for ones in (before, now)))
+        change = active_set_change(*(np.concatenate([flags[name] for name in active]) for flags in (before, active)))
         self.changes.append(change)
         return change
 
@@ -57,7 +57,7 @@ class ActiveSet:
     def saturated(self) -> bool:
         """Whether the set has converged (`active_set_saturated`).
 
-        False before the window is full, and as long as the set is still the first one: weights take a while to come down to 0, and until
-        the first has, a set that does not change says nothing.
+        False before the window is full, and as long as the set has never changed: weights take a while to come down to 0, and until the
+        first of them has, a constant set says nothing.
         """
         return any(self.changes) and active_set_saturated(self.changes, self.window, self.tolerance)

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 _SHORTEST_WINDOW = 6
-"""Below three values a half, the smoothing has no neighbour to look at."""
+"""With fewer than three values per half, the smoothing has no neighbours."""
 
 
 def saturated(losses: Sequence[float], window: int, deviation: float = 1e-10) -> bool:
@@ -18,7 +18,7 @@ def saturated(losses: Sequence[float], window: int, deviation: float = 1e-10) ->
     so that the trend within a half is not taken for noise.
 
     Args:
-        losses: the logged loss without the penalty, one value an epoch, oldest first; training or validation.
+        losses: the logged loss without the penalty, one value per epoch, oldest first; training or validation.
         window: the smoothing window length w of the paper, even, in epochs.
         deviation: what the mean may fall beyond the noise and still count as saturated, in the unit of the loss. The default only
             absorbs rounding; a larger one gives an earlier, coarser criterion.
@@ -44,8 +44,8 @@ def saturated(losses: Sequence[float], window: int, deviation: float = 1e-10) ->
 def smooth(values: Float[np.ndarray, "times"]) -> Float[np.ndarray, "times"]:
     """Smooths equally spaced values by local linear regression with Epanechnikov weights.
 
-    Time runs over [0, 1]; values at a distance z bandwidths weigh 0.75 (1 - z^2), and 0 beyond one. The bandwidth is
-    n^(-1/5) n^(-3/35) (ln n)^(-1/16), the one of the routine the paper used (Liang and Wu, "Parameter estimation for differential
+    Time runs over [0, 1]; values at a distance of z bandwidths weigh 0.75 (1 - z^2), and 0 beyond z = 1. The bandwidth is
+    n^(-1/5) n^(-3/35) (ln n)^(-1/16), that of the routine the paper used (Liang and Wu, "Parameter estimation for differential
     equation models using a framework of measurement error in regression models", 2008).
 
     Args:
@@ -67,32 +67,32 @@ def smooth(values: Float[np.ndarray, "times"]) -> Float[np.ndarray, "times"]:
     return mean + (moment2 * target0 - moment1 * target1) / (moment0 * moment2 - moment1**2)
 
 
-def active_set_change(before: Bool[np.ndarray, "weights"], now: Bool[np.ndarray, "weights"]) -> float:
-    """Computes how much of the active set, the weights above a small threshold, was exchanged between two epochs.
+def active_set_change(before: Bool[np.ndarray, "weights"], after: Bool[np.ndarray, "weights"]) -> float:
+    """Computes the share of the active set, the weights above a small threshold, that was exchanged between two epochs.
 
     Args:
-        before: which weights were active.
-        now: which weights are active.
+        before: which weights were active at the earlier epoch.
+        after: which weights are active at the later epoch.
 
     Returns:
-        The Jaccard distance |before xor now| / |before or now|, in [0, 1]; 0 where both are empty.
+        The Jaccard distance |before xor after| / |before or after|, in [0, 1]; 0 where both are empty.
     """
-    either = np.count_nonzero(before | now)
-    return float(np.count_nonzero(before ^ now) / either) if either else 0.0
+    either = np.count_nonzero(before | after)
+    return float(np.count_nonzero(before ^ after) / either) if either else 0.0
 
 
 def active_set_saturated(changes: Sequence[float], window: int, tolerance: float = 0.01) -> bool:
     """Decides whether R-L1's active set has converged, so that the l1 penalty can be lifted (section 2.2.2).
 
     The paper asks that all parameters that are supposed to be 0 are close to 0 and names no test. Here: the changes of the last
-    `window` epochs sum to at most `tolerance`. The Jaccard distance is a metric, so the set then differs from the one `window` epochs
-    ago by no more than that; weights that merely flicker across the threshold count each time, which errs towards training longer.
+    `window` epochs sum to at most `tolerance`. The Jaccard distance is a metric, so the set then differs from that `window` epochs ago
+    by no more than that; weights that merely flicker across the threshold count every time, which errs towards training longer.
     Choose the threshold above the oscillation of weights that the penalty holds at 0, about the learning rate for a penalty in Adam's
     gradient; any positive one does where the method gives exact zeros.
 
     Args:
-        changes: `active_set_change` of each epoch against the one before, oldest first.
-        window: how many epochs to look back.
+        changes: `active_set_change` of each epoch against the previous epoch, oldest first.
+        window: number of latest epochs that count.
         tolerance: the largest share of the active set exchanged within the window, in [0, 1].
 
     Returns:

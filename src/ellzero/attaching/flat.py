@@ -16,11 +16,11 @@ LIMIT = 2**20
 """Scalars up to which parameters are joined; beyond, a pass over memory costs more than the calls it saves."""
 
 REFRESH = 16
-"""Steps between two looks at the median that caps the step sizes, which moves slowly."""
+"""Steps between two computations of the median that caps the step sizes, which moves slowly."""
 
 
 class FlatProximal:
-    """Joins the parameters of one Adam into one vector, lets a separable method step on it, and writes it back.
+    """Joins the parameters of one Adam into one vector, lets a separable method step on it, and writes the result back.
 
     The numbers are those of `step_sizes` and of the method on each tensor, but for caps that are up to `REFRESH` steps old.
     """
@@ -32,7 +32,7 @@ class FlatProximal:
         self._fits: tuple[int, bool] | None = None
 
     def fits(self, method: Method, optimizer: torch.optim.Optimizer, params: Params, at: At) -> bool:
-        """Says whether the parameters can be joined: one group of plain Adam on a CPU, all of one type, updated equally often."""
+        """Tells whether the parameters can be joined: one group of plain Adam on a CPU, all of one type, updated equally often."""
         if self._fits is None or self._fits[0] != len(params) or at.step % REFRESH == 0:
             self._fits = (len(params), _can_be_joined(method, optimizer, params))
         return self._fits[1]
@@ -52,9 +52,9 @@ class FlatProximal:
         states: list[dict[str, Tensor]] = [optimizer.state[parameter] for parameter in params.values()]
         root = (1.0 - float(group["betas"][1]) ** float(states[0]["step"])) ** 0.5
         learning_rate, eps = float(group["lr"]), float(group["eps"])
-        moments = {name: one["exp_avg_sq"] for name, one in zip(params, states, strict=True)}
-        wholes = zip(params, tensors, moments.values(), strict=True)
-        indices = [None if survivors is None else survivors.index(*whole) for whole in wholes]
+        moments = {name: memory["exp_avg_sq"] for name, memory in zip(params, states, strict=True)}
+        named = zip(params, tensors, moments.values(), strict=True)
+        indices = [None if survivors is None else survivors.index(name, tensor, moment) for name, tensor, moment in named]
 
         flat = joined(tensors, indices)
         moment = joined(moments.values(), indices)
@@ -70,17 +70,17 @@ class FlatProximal:
             else:
                 tensor.view(-1).scatter_(0, index, part)
 
-    def look_again(self) -> None:
-        """Forgets what it has seen of the optimizer's memory, because some of that is gone."""
+    def forget(self) -> None:
+        """Drops what was derived from the optimizer's memory, because some of that memory is gone."""
         self._caps, self._flat_caps, self._fits = {}, None, None
 
     def state_dict(self) -> dict[str, float]:
-        """Returns the caps in force, in units of the learning rate, so that a resumed run does not look at another step."""
+        """Returns the caps in force, in units of the learning rate, so that a resumed run computes them at the same steps."""
         return dict(self._caps)
 
     def load_state_dict(self, caps: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned."""
-        self.look_again()
+        self.forget()
         self._caps = dict(caps)
 
     def _capped(self, moments: Mapping[str, Tensor], sizes: list[int], root: float, eps: float, *, refresh: bool) -> Tensor:
@@ -88,9 +88,9 @@ class FlatProximal:
             self._caps = {name: float(cap_of(moment, root, 1.0, eps)) for name, moment in moments.items()}
             self._flat_caps = None
         if self._flat_caps is None or self._sizes != sizes:
-            some = next(iter(moments.values()))
+            like = next(iter(moments.values()))
             self._sizes = sizes
-            self._flat_caps = torch.cat([some.new_full((size,), self._caps[name]) for name, size in zip(moments, sizes, strict=True)])
+            self._flat_caps = torch.cat([like.new_full((size,), self._caps[name]) for name, size in zip(moments, sizes, strict=True)])
         return self._flat_caps
 
 
@@ -103,5 +103,5 @@ def _can_be_joined(method: Method, optimizer: torch.optim.Optimizer, params: Par
     if sum(tensor.numel() for tensor in tensors) > LIMIT or not all(tensor.device.type == "cpu" for tensor in tensors):
         return False
     steps = [optimizer.state.get(tensor, {}).get("step") for tensor in tensors]
-    alike = all(one.dtype == other.dtype for one, other in pairwise(tensors))
-    return alike and None not in steps and len({float(step) for step in steps}) == 1
+    same_type = all(first.dtype == second.dtype for first, second in pairwise(tensors))
+    return same_type and None not in steps and len({float(step) for step in steps}) == 1

@@ -1,4 +1,4 @@
-"""Forward weights: what the network computes with in the place of the weights that are trained, between two optimizer steps."""
+"""Forward weights: what the network computes with instead of the trained weights, between two optimizer steps."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ class ForwardPass:
     Args:
         method: computes the forward weights.
         params: the regularised parameters of the optimizer, by canonical name.
-        seed: of the generator that the method draws from.
+        seed: seeds the generator that the method draws from.
     """
 
     def __init__(self, method: ForwardWeights, params: Params, seed: int) -> None:
@@ -30,7 +30,7 @@ class ForwardPass:
 
     @property
     def shown(self) -> bool:
-        """Whether the parameters hold forward weights now."""
+        """Whether the parameters hold forward weights at present."""
         return self._dense is not None
 
     @torch.no_grad()
@@ -45,8 +45,8 @@ class ForwardPass:
         weights = self._method.forward_weights(self._params, state, at, self._generator)
         for name, parameter in self._params.items():
             if name not in weights or weights[name].shape != parameter.shape:
-                found = tuple(weights[name].shape) if name in weights else "none"
-                raise ValueError(f"forward_weights gave {found} for {name}: expected a tensor of the shape {tuple(parameter.shape)}")
+                given = tuple(weights[name].shape) if name in weights else "none"
+                raise ValueError(f"forward_weights gave {given} for {name}: expected a tensor of the shape {tuple(parameter.shape)}")
         self._dense = {name: parameter.detach().clone() for name, parameter in self._params.items()}
         for name, parameter in self._params.items():
             parameter.copy_(weights[name])
@@ -76,7 +76,7 @@ class ForwardPass:
                     parameter.copy_(shown[name])
 
     def pull_back_(self, state: nn.Module) -> None:
-        """Takes the dense weights back and turns the gradients found at the forward weights into theirs and the state's.
+        """Writes the dense weights back and turns the gradients at the forward weights into gradients of the dense ones and of the state.
 
         Gradients of the state's parameters are set, not added to. A parameter that the loss did not reach is left without a gradient.
         """
@@ -84,7 +84,7 @@ class ForwardPass:
         reached = {name: parameter.grad for name, parameter in self._params.items() if parameter.grad is not None}
         for parameter in (*self._params.values(), *state.parameters()):
             parameter.grad = None
-        now = self._generator.get_state()
+        position = self._generator.get_state()
         self._generator.set_state(self._drawn_with)
         with torch.enable_grad():
             weights = self._method.forward_weights(self._params, state, self._drawn_at, self._generator)
@@ -92,10 +92,10 @@ class ForwardPass:
             gradients = [gradient for name, gradient in reached.items() if weights[name].requires_grad]
             if outputs:
                 torch.autograd.backward(outputs, gradients)
-        self._generator.set_state(now)
+        self._generator.set_state(position)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what a resumed run needs: the dense weights where others are shown, and what those were drawn with."""
+        """Returns what a resumed run needs: the dense weights where forward weights are shown, and what those were drawn with."""
         return {
             "dense": None if self._dense is None else dict(self._dense),
             "generator": self._generator.get_state() if self._dense is None else self._drawn_with,

@@ -1,4 +1,4 @@
-"""Whether the penalty does anything: its gradient measured against the data's, now and then."""
+"""Whether the penalty has any effect: its gradient, compared with the data's at intervals."""
 
 import warnings
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from ellzero.methods.protocol import Method
 from ellzero.types import At, Params
 
 CHECKS = 10
-"""How often the gradients are compared before the verdict."""
+"""Number of comparisons of the gradients before the verdict."""
 
 INERT_RATIO = 1e-6
 """Below this ratio of the norms the penalty is lost in the rounding of float32."""
@@ -21,7 +21,7 @@ class Norms:
     """Euclidean norms of two gradients over the regularised parameters.
 
     Attributes:
-        step: optimizer steps done before the one measured.
+        step: optimizer steps done before the measured step.
         penalty: norm of the penalty's gradient.
         data: norm of the data loss's gradient, before masks and without a gradient scaler's factor.
     """
@@ -74,8 +74,8 @@ class Watch:
         """Tells whether the gradients are to be compared at this regularised step."""
         return self.inert_after is not None and self.steps % max(1, self.inert_after // CHECKS) == 0
 
-    def saw(self, norms: Norms) -> None:
-        """Takes note of a comparison."""
+    def record(self, norms: Norms) -> None:
+        """Records a comparison."""
         self.inert = self.inert and norms.penalty <= INERT_RATIO * norms.data
 
     def step(self, method: Method, *, may_rise: bool) -> None:

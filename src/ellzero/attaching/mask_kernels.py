@@ -18,23 +18,23 @@ Floats = NDArray[np.float32]
 
 
 @kernel
-def keep_(values: Floats, kept: NDArray[np.bool_]) -> None:
-    """Sets to 0 what is not kept, NaN too."""
+def keep_(values: Floats, mask: NDArray[np.bool_]) -> None:
+    """Sets the values outside the mask to 0, NaN too."""
     for i in range(values.size):
-        values[i] = values[i] if kept[i] else np.float32(0)
+        values[i] = values[i] if mask[i] else np.float32(0)
 
 
 @kernel
-def add_sign_and_keep_(gradients: Floats, weights: Floats, kept: NDArray[np.bool_], alpha: np.float32) -> None:
-    """Adds `alpha * sign(weight)` to the gradients that are kept and sets the others to 0."""
+def add_sign_and_keep_(gradients: Floats, weights: Floats, mask: NDArray[np.bool_], alpha: np.float32) -> None:
+    """Adds `alpha * sign(weight)` to the gradients inside the mask and sets the others to 0."""
     for i in range(gradients.size):
         sign = np.float32(weights[i] > np.float32(0)) - np.float32(weights[i] < np.float32(0))
         pulled = gradients[i] + alpha * sign
-        gradients[i] = pulled if kept[i] else np.float32(0)
+        gradients[i] = pulled if mask[i] else np.float32(0)
 
 
 def fits(tensor: Tensor, smallest: int = SMALLEST) -> bool:
-    """Says whether the kernels take a tensor: an ordinary one, contiguous, float32, on a CPU, neither small nor large."""
+    """Tells whether the kernels take a tensor: an ordinary one, contiguous, float32, on a CPU, neither small nor large."""
     return (
         type(tensor) in (Tensor, nn.Parameter)  # a distributed tensor or another subclass may have no memory of its own
         and tensor.dtype is torch.float32
@@ -47,10 +47,10 @@ def fits(tensor: Tensor, smallest: int = SMALLEST) -> bool:
 
 
 class Rows:
-    """Weights as rows of numbers for the kernels; a row is made anew where a weight has moved in memory.
+    """Weights as one-dimensional arrays for the kernels; an array is made anew where a weight has moved in memory.
 
     Args:
-        smallest: scalars of a tensor from which on there is a row.
+        smallest: the fewest scalars of a tensor that gets an array.
     """
 
     def __init__(self, smallest: int = SMALLEST) -> None:
@@ -58,11 +58,11 @@ class Rows:
         self._rows: dict[str, tuple[int, Floats | None]] = {}
 
     def of(self, name: str, weight: Tensor) -> Floats | None:
-        """Returns the memory of a weight as one row, None where the kernels cannot take it."""
+        """Returns the memory of a weight as a one-dimensional array; None where the kernels cannot take it."""
         if weight.layout is not torch.strided:
             return None
         address, row = self._rows.get(name, (-1, None))
-        # The row keeps the old memory, so that an address never means two things.
+        # The array holds a reference to the old memory, so that no other tensor takes its address.
         if address != weight.data_ptr() or row is None:
             row = row_of(weight) if fits(weight, self._smallest) else None
             self._rows[name] = (weight.data_ptr(), row)
@@ -70,5 +70,5 @@ class Rows:
 
 
 def row_of(tensor: Tensor) -> Floats:
-    """Returns a tensor's memory as one row."""
+    """Returns a tensor's memory as a one-dimensional array."""
     return tensor.detach().numpy().reshape(-1)

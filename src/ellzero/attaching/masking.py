@@ -1,4 +1,4 @@
-"""Masks in force: checked once, kept as cheap multiplications for every step."""
+"""Masks in force: checked once, stored in the form that is cheapest to apply at every step."""
 
 from collections.abc import Collection, Mapping
 
@@ -40,17 +40,17 @@ def checked_masks(masks: Masks, params: Params, aliases: Mapping[str, str], *, a
             raise ValueError(f"no trainable parameter is named {name!r}: the masks belong to another model (here: {_listed(params)})")
         if mask.shape != params[name].shape:
             raise ValueError(f"the mask of {name} has shape {tuple(mask.shape)}, the parameter {tuple(params[name].shape)}")
-        kept = mask.detach().to(params[name].device) != 0
-        if mask.dtype != torch.bool and not torch.equal(kept.to(mask.dtype), mask.detach().to(kept.device)):
+        survives = mask.detach().to(params[name].device) != 0
+        if mask.dtype != torch.bool and not torch.equal(survives.to(mask.dtype), mask.detach().to(survives.device)):
             raise ValueError(f"the mask of {name} holds values other than 0 and 1: pass scores > threshold, or weight != 0")
-        if name in checked and not torch.equal(checked[name], kept):
+        if name in checked and not torch.equal(checked[name], survives):
             raise ValueError(f"{given} is tied to {name}, and their masks differ: give one mask for both")
-        if not allow_empty_layers and kept.numel() and "bias" not in name.rsplit(".", 1)[-1] and not kept.any():
+        if not allow_empty_layers and survives.numel() and "bias" not in name.rsplit(".", 1)[-1] and not survives.any():
             raise ValueError(
                 f"every weight of {name} is pruned, so nothing passes through that layer: prune less (a smaller alpha or a larger"
                 " target), or pass allow_empty_layers=True if a path around it remains"
             )
-        checked[name] = kept.clone()
+        checked[name] = survives.clone()
     return checked
 
 
@@ -64,15 +64,15 @@ def parameters_for(module: nn.Module, masks: Masks) -> dict[str, Tensor]:
     """Finds the masked parameters in a copy of the model, trainable or not, under any wrapper.
 
     Raises:
-        ValueError: one is missing or has another shape.
+        ValueError: a parameter is missing or has another shape.
     """
-    found = {canonical_name(name): parameter for name, parameter in module.named_parameters(remove_duplicate=False)}
+    present = {canonical_name(name): parameter for name, parameter in module.named_parameters(remove_duplicate=False)}
     for name, mask in masks.items():
-        if name not in found:
-            raise ValueError(f"{type(module).__name__} has no parameter {name!r}: it is not a copy of the model (here: {_listed(found)})")
-        if found[name].shape != mask.shape:
-            raise ValueError(f"{name} has shape {tuple(found[name].shape)} in the copy, its mask {tuple(mask.shape)}")
-    return {name: found[name] for name in masks}
+        if name not in present:
+            raise ValueError(f"{type(module).__name__} has no parameter {name!r}: it is not a copy of the model (here: {_listed(present)})")
+        if present[name].shape != mask.shape:
+            raise ValueError(f"{name} has shape {tuple(present[name].shape)} in the copy, its mask {tuple(mask.shape)}")
+    return {name: present[name] for name in masks}
 
 
 class Keep:
@@ -87,7 +87,7 @@ class Keep:
     """
 
     def __init__(self, masks: Masks, method: Method | None = None) -> None:
-        # Asked once: a check against a protocol takes longer than a mask.
+        # Checked once: a check against a protocol takes longer than a mask.
         self._method = method
         self._signs = method if isinstance(method, SignGradient) else None
         # A mask that keeps everything costs nothing.
@@ -119,15 +119,15 @@ class Keep:
         done: list[str] = []
         rest: dict[str, Tensor] = {}
         for name, weight in params.items():
-            gradient, kept = weight.grad, self._bytes.get(name)
-            row = None if kept is None and not self._few else self._rows.of(name, weight)
+            gradient, mask = weight.grad, self._bytes.get(name)
+            row = None if mask is None and not self._few else self._rows.of(name, weight)
             if row is None or gradient is None or not fits(gradient, self._smallest):
                 rest[name] = weight
                 continue
-            if kept is None:
-                kept = self._bytes[name] = np.ones(row.size, np.bool_)
+            if mask is None:
+                mask = self._bytes[name] = np.ones(row.size, np.bool_)
             increment_version(gradient)
-            add_sign_and_keep_(row_of(gradient), row, kept, factor)
+            add_sign_and_keep_(row_of(gradient), row, mask, factor)
             done.append(name)
         if done and rest:
             assert self._method is not None
@@ -135,7 +135,7 @@ class Keep:
         return done
 
     def apply_to_gradients_(self, params: Params, *, but: Collection[str] = ()) -> None:
-        """Sets the dense gradients that exist to 0 where their weight is pruned, but those named."""
+        """Sets the dense gradients that exist to 0 where their weight is pruned; those named in `but` are left out."""
         done = frozenset(but)
         names = [name for name in self._masks if name in params and name not in done]
         tensors = {name: grad for name in names if (grad := params[name].grad) is not None and grad.layout is torch.strided}

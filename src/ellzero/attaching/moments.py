@@ -1,15 +1,15 @@
-"""What an optimizer remembers about pruned weights, and how it forgets."""
+"""The state that an optimizer keeps of pruned weights, and how it is cleared."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from ellzero.types import Params
+from ellzero.types import Masks, Params
 
 
 @torch.no_grad()
-def clear_dead_moments_(optimizers: Sequence[torch.optim.Optimizer], params: Params, keep: Params) -> None:
+def clear_dead_moments_(optimizers: Sequence[torch.optim.Optimizer], params: Params, masks: Masks) -> None:
     """Zeroes an optimizer's state where a weight is pruned: a moment left behind would move the weight again.
 
     Every floating tensor of the parameter's shape is cleared, whatever its name (exp_avg, exp_avg_sq, max_exp_avg_sq,
@@ -18,25 +18,25 @@ def clear_dead_moments_(optimizers: Sequence[torch.optim.Optimizer], params: Par
     Args:
         optimizers: those that own the parameters.
         params: canonical name -> parameter.
-        keep: canonical name -> boolean mask, True where the weight is kept; a subset of the names.
+        masks: canonical name -> boolean mask, True where the weight is kept; a subset of the names.
     """
-    for name, mask in keep.items():
+    for name, mask in masks.items():
         for moment in _moments(optimizers, params[name]):
             moment.masked_fill_(~mask.to(moment.device), 0)
 
 
 def forget_(optimizers: Sequence[torch.optim.Optimizer], params: Params) -> None:
-    """Drops all that the optimizers remember about the parameters, kept weights and step counts included."""
+    """Drops the optimizers' state of the parameters, of survivors too, step counts included."""
     for optimizer in optimizers:
         for parameter in params.values():
             optimizer.state.pop(parameter, None)
 
 
 def _moments(optimizers: Sequence[torch.optim.Optimizer], parameter: Tensor) -> list[Tensor]:
-    """Lists the state tensors that have an entry an element; the step count of a 0-dimensional parameter is none."""
-    found: list[Tensor] = []
+    """Lists the state tensors that have one entry per element; the step count of a 0-dimensional parameter is left out."""
+    moments: list[Tensor] = []
     for optimizer in optimizers:
         for key, value in optimizer.state.get(parameter, {}).items():
             if isinstance(value, Tensor) and key != "step" and value.shape == parameter.shape and value.is_floating_point():
-                found.append(value)
-    return found
+                moments.append(value)
+    return moments

@@ -71,7 +71,7 @@ class Sparsifier:
         self.method = method
         self.params = params
         self.state: nn.Module = method.init(params)
-        # Asked once: a check against a protocol takes longer than a small step.
+        # Checked once: a check against a protocol takes longer than a small step.
         self._follows = self.state if isinstance(self.state, FollowsRates) else None
         self._changes = method if isinstance(method, ChangesGradient) else None
         self.skipped: list[str] = [name for name in trainable if name not in params]
@@ -79,10 +79,10 @@ class Sparsifier:
         self.last: Norms | None = None
         self._aliases = aliases
         self._trainable = trainable
-        self._attached = {each.optimizer: each for each in attached}
+        self._attached = {own.optimizer: own for own in attached}
         if isinstance(method, ForwardWeights):
-            for number, each in enumerate(attached):
-                each.forward = ForwardPass(method, each.params, seed + number)
+            for number, own in enumerate(attached):
+                own.forward = ForwardPass(method, own.params, seed + number)
         self._total_steps = total_steps
         self._moves = moves(method)
         self._masks: dict[str, Tensor] | None = None
@@ -92,8 +92,8 @@ class Sparsifier:
 
     @property
     def step(self) -> int:
-        """Optimizer steps done: of several optimizers, those of the one that has done most."""
-        return max(each.step for each in self._attached.values())
+        """Optimizer steps done; with several optimizers, the largest number among them."""
+        return max(attached.step for attached in self._attached.values())
 
     @property
     def at(self) -> At:
@@ -106,12 +106,12 @@ class Sparsifier:
         return None if self._masks is None else dict(self._masks)
 
     def penalty(self) -> float:
-        """Computes the penalty now, whatever the phase: what `add_gradient_` is the gradient of."""
+        """Computes the penalty at the present weights, whatever the phase: what `add_gradient_` is the gradient of."""
         with torch.no_grad():
             return float(self.method.penalty(self.params, self.state, self.at))
 
     def set_phase(self, phase: Phase) -> None:
-        """Enters a phase: the penalty and forward weights act in `Phase.REGULARISE` only, masks in all of them."""
+        """Enters a phase: the penalty and forward weights act in `Phase.REGULARISE` only, masks in every phase."""
         self.phase = phase
         self._show_() if phase is Phase.REGULARISE else self._hide_()
 
@@ -126,7 +126,7 @@ class Sparsifier:
     def freeze(self, masks: Masks, *, penalty: bool = False, reset_momentum: bool = False, allow_empty_layers: bool = False) -> None:
         """Sets pruned weights to exactly 0 and holds them there; new masks replace older ones.
 
-        What the optimizer remembers of pruned weights (momentum, second moments) is cleared; kept weights keep theirs.
+        The optimizer's state of pruned weights (momentum, second moments) is cleared; that of the survivors stays.
 
         Args:
             masks: name -> tensor, True where the weight is kept; any trainable parameter may be named.
@@ -140,8 +140,8 @@ class Sparsifier:
         self._install_masks(checked_masks(masks, self._trainable, self._aliases, allow_empty_layers=allow_empty_layers))
         if reset_momentum:
             forget_(list(self._attached), self._masked_params())
-            for each in self._attached.values():
-                each.flat.look_again()
+            for attached in self._attached.values():
+                attached.flat.forget()
         if not penalty:
             self.set_phase(Phase.FINE_TUNE)
 
@@ -183,10 +183,10 @@ class Sparsifier:
             "masks": None if self._masks is None else {name: mask.clone() for name, mask in self._masks.items()},
             "method": self.state.state_dict(),
             "phase": self.phase.value,
-            "steps": [each.step for each in self._attached.values()],
-            "caps": [each.flat.state_dict() for each in self._attached.values()],
+            "steps": [attached.step for attached in self._attached.values()],
+            "caps": [attached.flat.state_dict() for attached in self._attached.values()],
             "forward": [forward.state_dict() for forward in self._forwards()],
-            "watched": [{"steps": each.watch.steps, "inert": each.watch.inert} for each in self._attached.values()],
+            "watched": [{"steps": attached.watch.steps, "inert": attached.watch.inert} for attached in self._attached.values()],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -201,10 +201,10 @@ class Sparsifier:
         checked = None if masks is None else checked_masks(masks, self._trainable, self._aliases, allow_empty_layers=True)
         self.state.load_state_dict(state["method"])
         self.phase = Phase(state["phase"])
-        for each, step, watched in zip(self._attached.values(), state["steps"], state["watched"], strict=True):
-            each.step, each.watch.steps, each.watch.inert = step, watched["steps"], watched["inert"]
-        for each, caps in zip(self._attached.values(), state.get("caps", []), strict=False):
-            each.flat.load_state_dict(caps)
+        for attached, step, watched in zip(self._attached.values(), state["steps"], state["watched"], strict=True):
+            attached.step, attached.watch.steps, attached.watch.inert = step, watched["steps"], watched["inert"]
+        for attached, caps in zip(self._attached.values(), state.get("caps", []), strict=False):
+            attached.flat.load_state_dict(caps)
         for forward, saved in zip(self._forwards(), state["forward"], strict=True):
             forward.load_state_dict(saved, self.state)
         if checked is None:
@@ -213,7 +213,7 @@ class Sparsifier:
             self._install_masks(checked)
 
     def install(self) -> None:
-        """Registers the hooks; `attach` has done so."""
+        """Registers the hooks on the optimizers; `attach` calls it."""
         if self.phase is Phase.REGULARISE:
             self._show_()
         for optimizer in self._attached:
@@ -221,7 +221,7 @@ class Sparsifier:
             self._handles.append(optimizer.register_step_post_hook(self._after_step))
 
     def detach(self) -> None:
-        """Removes the hooks: the optimizer is as it was before `attach`, and nothing keeps pruned weights at 0 any more."""
+        """Removes the hooks: the optimizer is as it was before `attach`, and pruned weights may move."""
         self._hide_()
         for handle in self._handles:
             handle.remove()
@@ -263,7 +263,7 @@ class Sparsifier:
         return {name: self._trainable[name] for name in self._frozen()}
 
     def _install_masks(self, masks: dict[str, Tensor]) -> None:
-        owned = {name for each in self._attached.values() for name in each.trainable}
+        owned = {name for attached in self._attached.values() for name in attached.trainable}
         for name in masks:
             if name not in owned:
                 raise ValueError(f"{name} is masked, but no attached optimizer owns it: attach the optimizer that does")
@@ -293,32 +293,32 @@ class Sparsifier:
     def _regularise(self, optimizer: torch.optim.Optimizer) -> None:
         if _will_skip(optimizer):
             return
-        each = self._attached[optimizer]
-        if each.forward is not None and each.forward.shown:
-            each.forward.pull_back_(self.state)
-        params, at, scale = _requiring_grad(each.params), self._at(each.step), _gradient_scale(optimizer)
+        attached = self._attached[optimizer]
+        if attached.forward is not None and attached.forward.shown:
+            attached.forward.pull_back_(self.state)
+        params, at, scale = _requiring_grad(attached.params), self._at(attached.step), _gradient_scale(optimizer)
         done: list[str] = []
         if params and self.phase is Phase.REGULARISE:
             if self._changes is not None:
                 self._changes.change_gradient_(params, self.state, at)
-            if each.watch.due():
+            if attached.watch.due():
                 self.last = measure(self.method, params, self.state, at, scale)
-                each.watch.saw(self.last)
+                attached.watch.record(self.last)
             if self._keep is not None:
                 done = self._keep.add_gradient_(params, self.state, at, scale)
             if not done:
                 self.method.add_gradient_(params, self.state, at, scale)
         if self._keep is not None:
-            self._keep.apply_to_gradients_(each.trainable, but=done)
+            self._keep.apply_to_gradients_(attached.trainable, but=done)
 
     def _after_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _will_skip(optimizer):
             return
-        each = self._attached[optimizer]
-        params, at = _requiring_grad(each.params), self._at(each.step)
+        attached = self._attached[optimizer]
+        params, at = _requiring_grad(attached.params), self._at(attached.step)
         if params and self.phase is Phase.REGULARISE:
-            if each.flat.fits(self.method, optimizer, params, at):
-                each.flat.step_(self.method, optimizer, params, self.state, at, None if self._keep is None else self._keep.survivors)
+            if attached.flat.fits(self.method, optimizer, params, at):
+                attached.flat.step_(self.method, optimizer, params, self.state, at, None if self._keep is None else self._keep.survivors)
             else:
                 with torch.no_grad():
                     steps = step_sizes(optimizer, params, self._workspace) if self.method.proximal else {}
@@ -328,14 +328,14 @@ class Sparsifier:
             masks = self.method.masks_(params, self.state, at)
             if masks is not None:
                 self._install_masks({**(self._masks or {}), **checked_masks(masks, self._trainable, self._aliases)})
-            each.watch.step(self.method, may_rise=self._moves and at.progress < 1.0)
+            attached.watch.step(self.method, may_rise=self._moves and at.progress < 1.0)
         if self._keep is not None:
-            self._keep.apply_to_weights_(each.trainable)
-        each.step += 1
-        if each.forward is not None and self.phase is Phase.REGULARISE:
-            each.forward.show_(self.state, self._at(each.step))
+            self._keep.apply_to_weights_(attached.trainable)
+        attached.step += 1
+        if attached.forward is not None and self.phase is Phase.REGULARISE:
+            attached.forward.show_(self.state, self._at(attached.step))
             if self._keep is not None:
-                self._keep.apply_to_weights_(each.trainable)
+                self._keep.apply_to_weights_(attached.trainable)
 
 
 _NO_COPY = (
@@ -351,8 +351,8 @@ def _requiring_grad(params: Params) -> dict[str, Tensor]:
 
 def _will_skip(optimizer: torch.optim.Optimizer) -> bool:
     """Tells whether a fused optimizer leaves this step out because a gradient scaler has found an infinity."""
-    found: Tensor | None = getattr(optimizer, "found_inf", None)
-    return found is not None and bool(found)
+    infinite: Tensor | None = getattr(optimizer, "found_inf", None)
+    return infinite is not None and bool(infinite)
 
 
 def _gradient_scale(optimizer: torch.optim.Optimizer) -> float:

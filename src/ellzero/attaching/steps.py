@@ -16,7 +16,7 @@ SAMPLE = 4096
 """The median is taken over at most this many elements, at equal strides."""
 
 TINY = 1e-36
-"""A second moment below this is taken for it: its root is lost beside eps, or the step is capped."""
+"""Second moments are raised to this: the root of a smaller one is lost beside eps, or the step is capped."""
 
 
 def check_has_steps(optimizer: torch.optim.Optimizer) -> None:
@@ -44,12 +44,12 @@ def step_sizes(optimizer: torch.optim.Optimizer, params: Params, workspace: Work
 
     Adam and AdamW: `lr / (sqrt(v / (1 - beta2^t)) + eps)`, with the maximum of v under amsgrad. It is capped at `CAP` times its
     median over the elements of the tensor with v > 0 (over a strided sample of at most `SAMPLE` elements), and 0 where v is 0: an
-    embedding row not seen yet would otherwise have the step `lr / eps` and be lost at once. A parameter that the
+    embedding row that no token has reached would otherwise have the step `lr / eps` and be lost at once. A parameter that the
     optimizer has not updated yet has step 0. SGD: `lr`; momentum multiplies the long-run effect of a data gradient by
     `1 / (1 - momentum)`, of which the step takes no account.
 
     Args:
-        optimizer: one that `check_has_steps` accepts.
+        optimizer: an optimizer that `check_has_steps` accepts.
         params: the parameters asked for, those the optimizer does not own left out of the result.
         workspace: temporaries that hold the result until the next call.
 
@@ -74,16 +74,16 @@ def _sgd(optimizer: torch.optim.Optimizer, group: dict[str, Any], params: Params
 
 def _adam(optimizer: torch.optim.Optimizer, group: dict[str, Any], params: Params, workspace: Workspace) -> dict[str, Tensor]:
     key = "max_exp_avg_sq" if group["amsgrad"] else "exp_avg_sq"
-    seen: dict[str, Tensor] = {name: parameter for name, parameter in params.items() if key in optimizer.state.get(parameter, {})}
-    unseen = {name: parameter.new_zeros(()).expand_as(parameter) for name, parameter in params.items() if name not in seen}
-    if not seen:
-        return unseen
-    states: list[dict[str, Tensor]] = [optimizer.state[parameter] for parameter in seen.values()]
+    updated: dict[str, Tensor] = {name: parameter for name, parameter in params.items() if key in optimizer.state.get(parameter, {})}
+    untouched = {name: parameter.new_zeros(()).expand_as(parameter) for name, parameter in params.items() if name not in updated}
+    if not updated:
+        return untouched
+    states: list[dict[str, Tensor]] = [optimizer.state[parameter] for parameter in updated.values()]
     moments: list[Tensor] = [state[key] for state in states]
     roots: list[float] = [(1.0 - float(group["betas"][1]) ** float(state["step"])) ** 0.5 for state in states]
     learning_rate, eps = float(group["lr"]), float(group["eps"])
 
-    steps, signs = workspace.like(seen, 0), workspace.like(seen, 1)
+    steps, signs = workspace.like(updated, 0), workspace.like(updated, 1)
     torch._foreach_copy_(steps, moments)
     # The square root of 0 takes ten times as long as any other on a CPU, and a pruned network has many; what is 0 is set to 0 below.
     torch._foreach_clamp_min_(steps, TINY)
@@ -96,7 +96,7 @@ def _adam(optimizer: torch.optim.Optimizer, group: dict[str, Any], params: Param
     torch._foreach_copy_(signs, moments)
     torch._foreach_sign_(signs)
     torch._foreach_mul_(steps, signs)
-    return {**unseen, **dict(zip(seen, steps, strict=True))}
+    return {**untouched, **dict(zip(updated, steps, strict=True))}
 
 
 def cap_of(moment: Tensor, root: float, learning_rate: float, eps: float) -> Tensor:

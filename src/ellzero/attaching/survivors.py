@@ -1,4 +1,4 @@
-"""What masks keep, without what they prune: arithmetic that is dear for a scalar is done for the survivors alone."""
+"""The survivors of masks without the pruned scalars: arithmetic that is expensive per scalar is done for the survivors alone."""
 
 from collections.abc import Iterable
 
@@ -13,12 +13,12 @@ SHARE = 0.2
 """Share of a tensor up to which its survivors are gathered; beyond, a pass over all of it is as quick."""
 
 LANES = 64
-"""Survivors are padded to a multiple of this. A kernel computes what fills none of its vectors by another function, whose last bit
-may differ; padding makes a survivor's value independent of its place."""
+"""Survivors are padded to a multiple of this. A kernel computes the remainder that fills none of its vectors by another function, whose
+last bit may differ; padding makes a survivor's value independent of its place."""
 
 
 class Survivors:
-    """Where the kept scalars of sparse masks lie, and room for them.
+    """The places of the survivors of sparse masks, and memory to gather them in.
 
     Only ordinary contiguous tensors on a CPU are gathered: an accelerator's memory makes a pass over zeros cheap.
 
@@ -61,9 +61,9 @@ class Survivors:
         indices = {name: index for name, grad in whole.items() if (index := self.index(name, params[name], grad)) is not None}
         if not indices:
             return []
-        kept = {name: self._gathered(name, params[name], whole[name], index) for name, index in indices.items()}
-        self._method.add_gradient_({**params, **kept}, state, at, scale)
-        for (name, index), grad in zip(indices.items(), gradients(kept), strict=True):
+        gathered = {name: self._gathered(name, params[name], whole[name], index) for name, index in indices.items()}
+        self._method.add_gradient_({**params, **gathered}, state, at, scale)
+        for (name, index), grad in zip(indices.items(), gradients(gathered), strict=True):
             whole[name].view(-1).zero_().scatter_(0, index, grad)
         return list(indices)
 
@@ -79,7 +79,7 @@ class Survivors:
 
 
 def joined(tensors: Iterable[Tensor], indices: Iterable[Tensor | None]) -> Tensor:
-    """Concatenates what lies at the indices, all of a tensor where there are none."""
+    """Concatenates the elements at the indices; all of a tensor where its index is None."""
     parts = zip(tensors, indices, strict=True)
     return torch.cat([tensor.reshape(-1) if index is None else tensor.view(-1).index_select(0, index) for tensor, index in parts])
 
