@@ -54,4 +54,4 @@ class Bytes:
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise ValueError(f"Bytes({self.count}): a file has at least 1 byte")
+            raise ValueError(f"Bytes({self.count}): a file has at least a byte")

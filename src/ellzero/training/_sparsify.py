@@ -39,14 +39,14 @@ class SparsifyResult:
         masks: True where a regularised scalar is not zero.
         dense: state_dict of the dense network at the end of the prelude.
         before_rgp: state_dict under the final mask, before random gradient pruning (the left half of figure 3).
-        after_rgp: state_dict after it: what it set to 0 had no influence on the output.
+        after_rgp: state_dict after random gradient pruning, which sets to 0 what has no influence on the output.
         history: one entry per epoch.
-        tries: what the search for a target tried; empty without a search.
+        tries: the tries of the search for a target; empty without a search.
         reached: whether the target was met.
         parameters: trainable scalars of the network.
-        nonzeros: those that are not zero, biases and normalisation included.
+        nonzeros: trainable scalars that are not zero, biases and normalisation included.
         seconds: time taken, resumed stretches included.
-        quantiser: for `save_model(quantise=...)` where the weights were trained on a grid: it writes them as they are.
+        quantiser: for `save_model(quantise=...)` where the weights were trained on a grid: it writes them exactly.
     """
 
     model: nn.Module
@@ -90,7 +90,7 @@ def sparsify(
         model: the network; it is trained from the weights it has.
         loss_fn: (model, batch) -> mean loss in nats; any batch, any model.
         train: batches, read once per epoch; a generator is refused. Batches that are a function of the epoch (`lz.data.Resident`, or an
-            object with `epoch(number, start)`) make a resumed run equal an uninterrupted one bit for bit.
+            object with `epoch(number, start)`) make a resumed run equal an uninterrupted run bit for bit.
         valid: held-out batches for the history, for the search for an error, for TAMADE, and for `Recipe(saturation=...)`.
         method: what makes the network sparse.
         target: `lz.NonZeros(n)`, `lz.ErrorIncrease(fraction)`, `lz.Bytes(n)` for the size of the file, or None to let `recipe.accept`
@@ -98,15 +98,15 @@ def sparsify(
         recipe: everything else about the run.
         seed: seeds augmentation and what methods draw; training data have their own seed.
         checkpoint: where to save, how often, and whether to resume.
-        progress: whether to show a bar where stderr is a terminal; a `Progress` also tells each epoch's figures to a function.
+        progress: whether to show a bar where stderr is a terminal; a `Progress` also calls a function with every epoch's figures.
 
     Returns:
-        The sparse network and how it came about.
+        The sparse network, its masks, and the history of the run.
 
     Raises:
         TypeError: `model` is not a module, or batches can be read only once.
         ValueError: nothing is selected, nothing is left, the loss is not finite, or arguments contradict each other.
-        KeyboardInterrupt: interrupted; the checkpoint, where there is one, holds everything.
+        KeyboardInterrupt: the run was interrupted; the checkpoint, where there is one, holds everything.
     """
     for name, batches in (("train", train), ("valid", valid)):
         if batches is not None:
@@ -146,7 +146,7 @@ def sparsify(
 
 
 def _plan(network: nn.Module, recipe: Recipe, method: Method, target: Target | None) -> Plan:
-    """Works out what a target asks of a recipe.
+    """Completes a recipe by what the target asks for.
 
     Raises:
         ValueError: more non-zeros are asked for than there are weights, or no file can be as small as is asked.
@@ -173,18 +173,18 @@ def _error_fn(target: Target | None, recipe: Recipe) -> ErrorFn | None:
 
 
 def _fingerprint(network: nn.Module, plan: Plan, target: Target | None, seed: int) -> str:
-    """Describes a run, so that a checkpoint of another one is not taken up."""
+    """Describes a run, so that a checkpoint of another run is not resumed."""
     shapes = {name: list(tensor.shape) for name, tensor in network.state_dict().items()}
     return json.dumps([settings_of(plan), settings_of(target), seed, shapes], sort_keys=True)
 
 
 def _result(driver: Driver, target: Target | None, *, training: bool) -> SparsifyResult:
-    """Collects what a finished run has come to, and cuts the network to the size of the file that was asked for."""
+    """Collects the results of a finished run, after pruning the network to the size of the file that was asked for."""
     sparse = driver.finish().eval()
     select = driver.task.recipe.select
     quantiser = None if driver.grids is None else KnownGrids(grids=driver.grids)
     if isinstance(target, Bytes):
-        # Training on the grid has moved weights to other values, which may cost a few bytes more.
+        # Training on the grid has moved weights to other values, which may cost a few further bytes.
         sparse = reordered(sparse, driver.compact.example)
         chosen = select_parameters(sparse, select)
         prune_smallest_to_fit_(chosen, magnitudes_of(chosen), lambda: coded_bytes(sparse, quantiser), target.count)
@@ -193,8 +193,8 @@ def _result(driver: Driver, target: Target | None, *, training: bool) -> Sparsif
     reached = best_try(tries).accepted if tries else True
     if not reached:
         warnings.warn(
-            f"no network within the tolerated error was found in {len(tries)} tries: the one with the least error is returned; "
-            "allow more tries, more error, or start from a smaller alpha",
+            f"no network within the tolerated error was found in {len(tries)} tries: that with the least error is returned; "
+            "allow more tries or a larger error, or start from a smaller alpha",
             stacklevel=3,
         )
     return SparsifyResult(
@@ -214,7 +214,7 @@ def _result(driver: Driver, target: Target | None, *, training: bool) -> Sparsif
 
 
 def _search(driver: Driver, plan: Plan, target: ErrorIncrease) -> None:
-    """Searches over log alpha; each try starts from the weights of the sparsest accepted one, else from the dense network."""
+    """Searches over log alpha; every try starts from the weights of the sparsest accepted try, else from the dense network."""
     method, task, search = plan.method, driver.task, driver.search
     if not (isinstance(method, HasStrength) and isinstance(method.alpha, float | int) and method.alpha > 0):
         raise ValueError("target=ErrorIncrease(...) searches over alpha: pass a method with a positive constant alpha to begin with")

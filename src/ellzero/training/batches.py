@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 Batch = Any
-"""Whatever `loss_fn` understands: a tuple of tensors, a dictionary, an object."""
+"""Anything that `loss_fn` understands: a tuple of tensors, a dictionary, an object."""
 
 LossFn = Callable[[nn.Module, Batch], Tensor]
 """(model, batch) -> mean loss in nats, a scalar tensor."""
@@ -22,7 +22,7 @@ Batches = Iterable[Batch]
 
 @runtime_checkable
 class EpochBatches(Protocol):
-    """Batches that are a function of the epoch's number, so that a resumed run sees what an uninterrupted one sees."""
+    """Batches that are a function of the epoch's number, so that a resumed run sees what an uninterrupted run sees."""
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Yields the batches of an epoch from batch number `start` on."""
@@ -31,20 +31,20 @@ class EpochBatches(Protocol):
 
 @runtime_checkable
 class HasPlain(Protocol):
-    """Training data that can give themselves unshuffled and without augmentation."""
+    """Training data that can be read unshuffled and without augmentation."""
 
     def plain(self) -> Iterable[Batch]:
-        """Returns the same samples, each once, as they are and in their order."""
+        """Returns every sample once, unchanged and in its order."""
         ...
 
 
 def plain_batches(batches: Batches) -> Batches:
-    """Returns batches to measure on: unshuffled and without augmentation where the data can be had so, else as they are."""
+    """Returns batches to measure on: unshuffled and without augmentation where the data offer that, else the batches themselves."""
     return batches.plain() if isinstance(batches, HasPlain) else batches
 
 
 def require_reiterable(batches: object, name: str) -> None:
-    """Refuses iterators: training reads its data many times over, and a generator is empty after the first.
+    """Checks that batches are no iterator: training reads its data many times, and a generator is empty after the first.
 
     Raises:
         TypeError: `batches` can be read only once.
@@ -60,7 +60,7 @@ def require_reiterable(batches: object, name: str) -> None:
 
 
 def epoch_batches(batches: Batches, epoch: int, start: int = 0) -> Iterator[Batch]:
-    """Yields the batches of an epoch from batch `start` on, the same ones however often it is asked where the data allow."""
+    """Yields the batches of an epoch from batch `start` on, the same at every call where the data allow it."""
     # A number called `epoch` is common, so that having the attribute is not enough.
     if isinstance(batches, EpochBatches) and callable(batches.epoch):
         return batches.epoch(epoch, start)
@@ -86,7 +86,7 @@ def count_batches(batches: Batches) -> int:
 
 
 def batch_size(batch: Batch) -> int:
-    """Counts the samples of a batch: the first dimension of the first tensor found in it."""
+    """Counts the samples of a batch: the first dimension of its first tensor."""
     for tensor in tensors_in(batch):
         if tensor.ndim:
             return tensor.shape[0]

@@ -14,12 +14,12 @@ from ellzero.files.whole import replacing
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """Where and how often a run saves itself.
+    """Where and how often a run is saved.
 
     Attributes:
         path: the file; its folder must exist.
         seconds: least time between two saves; 0 saves after every batch.
-        resume: go on from the file where there is one.
+        resume: whether to go on from the file, where it exists.
     """
 
     path: Path
@@ -28,7 +28,7 @@ class Checkpoint:
 
 
 def save(path: Path, state: Mapping[str, Any]) -> None:
-    """Writes a checkpoint: a kill leaves the old one or the new one."""
+    """Writes a checkpoint: a killed process leaves the old file or the new file, never a part."""
     with replacing(path) as file:
         torch.save(dict(state), file)
 
@@ -41,16 +41,16 @@ def load(path: Path, fingerprint: str) -> dict[str, Any]:
     """
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        found = state["fingerprint"]
+        saved_fingerprint = state["fingerprint"]
     except (RuntimeError, KeyError, TypeError, EOFError, pickle.UnpicklingError) as error:
         raise ValueError(f"{path} is not a checkpoint of ellzero, or is damaged: delete it and start anew") from error
-    if found != fingerprint:
+    if saved_fingerprint != fingerprint:
         raise ValueError(f"{path} belongs to a run with other arguments: pass the same ones to resume, or delete it and start anew")
     return state
 
 
 class Clock:
-    """Says when a checkpoint is due, and for how long training has run, resumed stretches included."""
+    """Measures when a checkpoint is due, and for how long training has run, resumed stretches included."""
 
     def __init__(self, interval: float, seconds: float = 0.0) -> None:
         self.interval = interval
@@ -58,7 +58,7 @@ class Clock:
         self.start = self.last = time.monotonic()
 
     def due(self) -> bool:
-        """Says whether the interval has passed since the last `mark`."""
+        """Tells whether the interval has passed since the last `mark`."""
         return time.monotonic() - self.last >= self.interval
 
     def mark(self) -> None:

@@ -1,6 +1,6 @@
-"""Compaction while training: what has died is removed physically, so that sparse training gets faster as it goes.
+"""Compaction while training: dead units and inputs are removed physically, so that sparse training gets faster on the way.
 
-The network keeps its class and its state_dict keys; only tensors get smaller. `kept` always refers to the full network.
+The network keeps its class and its state_dict keys; only tensors get smaller. The indices in `kept` always refer to the full network.
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ class Compact:
         self.nonzeros = count_nonzeros(full)
 
     def worthwhile(self, method_state: nn.Module | None = None) -> bool:
-        """Says whether enough has died since the last time to look again.
+        """Tells whether enough weights have died since the last compaction to try another.
 
-        What a method keeps for each weight (PMMP's gates) is not sliced, so such a stage goes on at its size.
+        State that a method has per weight (PMMP's gates) is not sliced, so a stage with such a method goes on at its size.
         """
         if method_state is not None and any(tensor.ndim for tensor in method_state.state_dict().values()):
             return False
@@ -49,7 +49,7 @@ class Compact:
         rebind_(optimizer, self.model, smaller.model, smaller.kept)
         masks: Mapping[str, Tensor] | None = sparsifier_state.get("masks")
         if masks:
-            # A constant unit's value may have been folded into a bias that was masked: what is not zero is kept.
+            # A constant unit's value may have been folded into a bias that was masked: non-zero scalars stay.
             parameters = dict(smaller.model.named_parameters())
             sliced = slice_tensors(masks, smaller.kept)
             sparsifier_state["masks"] = {name: mask | (parameters[name].detach() != 0) for name, mask in sliced.items()}
@@ -64,11 +64,11 @@ class Compact:
             self.model, self.kept = self.full, None
 
     def state(self) -> dict[str, Tensor]:
-        """Copies the network's state_dict in its full shape; what trains goes on training."""
+        """Copies the network's state_dict in its full shape; training goes on with the smaller network."""
         return {name: tensor.detach().clone() for name, tensor in self.whole().state_dict().items()}
 
     def whole(self) -> nn.Module:
-        """Returns the full network as it stands, not to be trained; what trains goes on training."""
+        """Returns the full network with the present weights, not to be trained; training goes on with the smaller network."""
         if self.kept is not None:
             expand_(self.full, self.model, self.kept)
         return self.full

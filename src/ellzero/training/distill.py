@@ -1,4 +1,4 @@
-"""Distillation: the dense network's soft labels beside the hard ones."""
+"""Distillation: the dense network's soft labels, mixed with the hard labels."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Distill:
     Attributes:
         weight: share of the soft loss, in [0, 1]; the hard loss has the rest.
         temperature: softens both distributions; the soft loss is scaled by its square so that gradients keep their size.
-        teacher: the network that labels; None takes the dense network as the prelude leaves it.
+        teacher: the network that gives the soft labels; None takes the dense network at the end of the prelude.
     """
 
     weight: float = 0.7
@@ -45,7 +45,7 @@ class Recorder(nn.Module):
     """Passes calls through to a model and keeps the last call's arguments and output.
 
     A user's `loss_fn(model, batch)` may call its model in any way; through the recorder the driver sees the same logits without a second
-    forward pass, and can ask the teacher with the very same arguments.
+    forward pass, and can call the teacher with the same arguments.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -68,10 +68,10 @@ class Recorder(nn.Module):
 
 
 def logits_of(output: Any) -> Tensor:
-    """Finds the logits in a model's output: the output itself, its `.logits`, or its first element.
+    """Returns the logits of a model's output: the output itself, its `.logits`, or its first element.
 
     Raises:
-        TypeError: there is none.
+        TypeError: the output holds no tensor in any of those places.
     """
     if isinstance(output, Tensor):
         return output
@@ -93,11 +93,11 @@ class Numbered(Protocol):
 
     @property
     def num_keys(self) -> int:
-        """The number of different samples; 0 where there is no end to them."""
+        """The number of different samples; 0 where it is not finite."""
         ...
 
     def keys(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
-        """Yields the numbers of each batch's samples."""
+        """Yields, for every batch, the numbers of its samples."""
         ...
 
     def samples(self) -> Iterator[Batch]:
@@ -107,26 +107,26 @@ class Numbered(Protocol):
 
 @torch.no_grad()
 def soft_labels(teacher: nn.Module, loss_fn: LossFn, train: Batches) -> Tensor | None:
-    """Asks the teacher once about every sample, where their number is finite and the answers take at most a gigabyte.
+    """Computes the teacher's logits of every sample once, where their number is finite and the logits take at most a gigabyte.
 
     Returns:
-        Its logits by sample number, or None: then the teacher is asked at every step, which costs a forward pass of the dense network.
+        The logits by sample number, or None: then the teacher runs at every step, which costs a forward pass of the dense network.
     """
     if not isinstance(train, Numbered) or not train.num_keys:
         return None
-    recorder, found, row_bytes = Recorder(teacher), [], 0
+    recorder, labels, sample_bytes = Recorder(teacher), [], 0
     for batch in train.samples():
         loss_fn(recorder, batch)
         logits = logits_of(recorder.output)
-        row_bytes = row_bytes or logits[0].numel() * logits.element_size()
-        if row_bytes * train.num_keys > 2**30:
+        sample_bytes = sample_bytes or logits[0].numel() * logits.element_size()
+        if sample_bytes * train.num_keys > 2**30:
             return None
-        found.append(logits)
-    return torch.cat(found)
+        labels.append(logits)
+    return torch.cat(labels)
 
 
 def labels_of(soft: Tensor | None, train: Batches, epoch: int, start: int) -> Iterator[Tensor | None]:
-    """Yields the soft labels of an epoch's batches, or None for ever where there are none."""
+    """Yields the soft labels of an epoch's batches, or None without end where there are none."""
     if soft is None or not isinstance(train, Numbered):
         return repeat(None)
     return (soft.index_select(0, keys) for keys in train.keys(epoch, start))
@@ -137,7 +137,7 @@ def objective(
 ) -> Callable[[Batch, Tensor | None], Tensor]:
     """Builds the data loss of training, a function of a batch and the teacher's logits: `loss_fn` alone, or mixed with soft labels.
 
-    Where no logits are given the teacher is asked.
+    Where no logits are given the teacher computes them.
     """
     if distill is None or teacher is None or distill.weight == 0.0:
         return lambda batch, labels: loss_fn(model, batch)

@@ -40,16 +40,16 @@ from ellzero.types import At, Phase
 
 
 class Driver:
-    """Runs stages one after the other; its state is what a checkpoint holds.
+    """Runs stages in order; its state is what a checkpoint holds.
 
     Attributes:
         task: the data, the losses, and how steps are made.
         compact: the network, and the smaller one that trains in its place.
-        position: where the run stands.
-        history: what has been measured, one entry per epoch.
+        position: how far the run has come.
+        history: the figures measured, one entry per epoch.
         pruning: the networks around the last final pruning.
         dense: state_dict of the dense network, empty before the prelude has ended.
-        search: what a search for a target knows; unused without one.
+        search: the state of a search for a target; unused where there is none.
         grids: smallest magnitude and ratio by parameter, where the weights were trained on grids.
     """
 
@@ -77,7 +77,7 @@ class Driver:
             self.compact.example = example_input(model, task.loss_fn, task.train)
 
     def run(self, stages: Sequence[Stage], prefix: int = 0) -> None:
-        """Runs the stages from where the state stands; `prefix` numbers them after earlier calls' stages."""
+        """Runs the stages that the state says are left; their numbers begin at `prefix`, after the stages of earlier calls."""
         with self._signals():
             for index, stage in enumerate(stages, start=prefix):
                 if index < self.position.stage:
@@ -138,9 +138,9 @@ class Driver:
             self.grids = dict(stage.method.grids(sparsifier.state))
 
     def _prepare(self, stage: Stage) -> None:
-        """Does what precedes the training of a stage: pruning, the teacher of a distillation, compaction."""
+        """Executes what precedes the training of a stage: pruning, the teacher of a distillation, compaction."""
         self._before(stage)
-        # Before compaction: `finish` would bring back the full network, whose parameters the optimizer holds no more.
+        # Before compaction: `finish` would bring back the full network, whose parameters the optimizer does not hold then.
         if self.task.recipe.distill and self.teacher is None and stage.phase is not Phase.PRELUDE:
             self.teacher = deepcopy(self.finish()).eval().requires_grad_(False)
         if self._may_shrink(stage) and self.compact.worthwhile():
@@ -266,7 +266,7 @@ class Driver:
 
     @contextmanager
     def _signals(self) -> Generator[None, None, None]:
-        """Lets Ctrl-C and SIGTERM finish the step at hand: an optimizer stopped half-way could not be saved."""
+        """Lets the current step finish after Ctrl-C or SIGTERM: an optimizer stopped half-way could not be saved."""
         if self.checkpoint is None or threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -276,11 +276,11 @@ class Driver:
                 raise KeyboardInterrupt
             self._interrupted = True
 
-        old = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+        previous = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
-            for number, handler in old.items():
+            for number, handler in previous.items():
                 signal.signal(number, handler)
 
     def _save_if_due(self) -> None:

@@ -1,4 +1,4 @@
-"""A network of a size on disk: how many weights fit into so many bytes, and the passes in which they learn to live on a grid."""
+"""A network of a given size on disk: how many weights fit into a file of so many bytes."""
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
@@ -18,13 +18,13 @@ from ellzero.targets import Bytes
 from ellzero.types import Masks, Params
 
 _POSITIONS = 0.75
-"""Bits of a position over its share of log2 C(n, k), as trained networks are coded: a first guess, corrected by coding."""
+"""Coded bits of the positions over log2 C(n, k), for trained networks: a first guess, corrected by coding."""
 
 _VALUE_BITS = 4.0
-"""Bits of a sign and a magnitude: likewise."""
+"""Bits of a sign and a magnitude, likewise a first guess."""
 
 _SPARE = 1.1
-"""Training goes down to this many times the weights that are expected to fit; coding decides how many do."""
+"""Training keeps this many times the weights that are expected to fit; coding decides how many do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Named:
     grid: Quantiser = field(default_factory=LogGrid)
 
     def quantise(self, name: str, values: NDArray[np.float64]) -> Levels | None:
-        """Quantises a tensor where it is named."""
+        """Quantises a tensor whose name is listed; returns None for the others."""
         return self.grid.quantise(name, values) if name in self.names else None
 
 
@@ -49,7 +49,7 @@ def coded_bytes(model: nn.Module, quantiser: Quantiser | None) -> int:
     Raises:
         ValueError: a weight is not finite.
     """
-    # The coder compiles; a run that counts no bytes does without it.
+    # Importing the coder compiles it; a run that counts no bytes does without.
     from ellzero.archive.save import model_bytes
 
     return len(model_bytes(model, quantise=quantiser))
@@ -63,7 +63,7 @@ def weight_bits(alive: Bool[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     and in the tensor, each drawn towards the whole as the coder's counts are; sign and magnitude cost the same everywhere.
 
     Args:
-        alive: what is not zero now; the first dimension are rows, each other one of channel and tap a column.
+        alive: where the weight is not zero; the first dimension are rows, every combination of the others is a column.
 
     Returns:
         Bits, at least those of sign and magnitude.
@@ -86,22 +86,22 @@ def cell_shares(alive: Bool[Tensor, "rows columns"]) -> Float[Tensor, "rows colu
 
 
 def reordered(model: nn.Module, example: Tensor | None) -> nn.Module:
-    """Copies a network with its hidden units in the order that is coded best; a network that cannot be traced is returned as it is."""
+    """Copies a network with its hidden units in an order that takes fewer bytes; a network that cannot be traced is returned unchanged."""
     if example is None:
         return model
     try:
         return reorder(model, example)
     except (ValueError, RuntimeError):
-        # Any order is right, only larger on disk.
+        # Any order gives the same function, only a larger file.
         return model
 
 
 def expected_nonzeros(limit: int, shapes: Iterable[tuple[int, ...]]) -> int:
-    """Guesses how many weights a file of a size holds, with something to spare; at least 1.
+    """Estimates how many weights a file of a given size holds, with a margin; at least 1.
 
     Args:
         limit: the size in bytes.
-        shapes: of the tensors that are pruned.
+        shapes: shapes of the tensors that are pruned.
     """
     size = sum(TensorCount(shape=shape, nonzeros=0).size for shape in shapes)
 
@@ -117,10 +117,10 @@ def expected_nonzeros(limit: int, shapes: Iterable[tuple[int, ...]]) -> int:
 
 @torch.no_grad()
 def require_possible(model: nn.Module, target: Bytes, select: Selector) -> None:
-    """Makes sure, before anything is trained, that a file without any weight is small enough.
+    """Checks, before anything is trained, that a file without any weight is small enough.
 
     Raises:
-        ValueError: it is not; the message says how large it is.
+        ValueError: it is too large; the message names its size.
     """
     empty = duplicate(model)
     chosen = select_parameters(empty, select)
@@ -139,23 +139,23 @@ def prune_to_fit_(params: Params, masks: Callable[[int], Masks], most: int, size
     """Prunes weights until a file is small enough.
 
     Args:
-        params: what may be pruned.
-        masks: number of weights -> the masks that keep so many; called with the weights as they are now.
-        most: how many weights the masks can keep.
-        size: codes the network as it stands and returns bytes.
-        limit: the most bytes.
+        params: the parameters that may be pruned.
+        masks: number of weights -> the masks that keep so many; called with the present weights.
+        most: the largest number of weights that the masks can keep.
+        size: codes the network in its present state and returns the number of bytes.
+        limit: the largest number of bytes.
 
     Returns:
-        How many weights are left.
+        The number of weights that are left.
 
     Raises:
         ValueError: the file is too large even without them; nothing is pruned then.
     """
-    whole = {name: parameter.detach().clone() for name, parameter in params.items()}
+    original = {name: parameter.detach().clone() for name, parameter in params.items()}
 
     def keep_(count: int) -> None:
         for name, parameter in params.items():
-            parameter.copy_(whole[name])
+            parameter.copy_(original[name])
         apply_masks_(params, masks(count))
 
     if size() <= limit:
@@ -168,24 +168,24 @@ def prune_to_fit_(params: Params, masks: Callable[[int], Masks], most: int, size
     keep_(low)
     if (smallest := size()) > limit:
         for name, parameter in params.items():
-            parameter.copy_(whole[name])
+            parameter.copy_(original[name])
         raise ValueError(_too_small(limit, smallest))
     return low
 
 
 def prune_smallest_to_fit_(params: Params, scores: Params, size: Callable[[], int], limit: int) -> int:
-    """Prunes the weights of the smallest scores until a file is small enough; `prune_to_fit_` says more.
+    """Prunes the weights of the smallest scores until a file is small enough; see `prune_to_fit_`.
 
     Args:
-        params: what may be pruned.
-        scores: what it is ranked by, by name, 0 where the weight is 0.
-        size: codes the network as it stands and returns bytes.
-        limit: the most bytes.
+        params: the parameters that may be pruned.
+        scores: name -> the score by which weights are ranked, 0 where the weight is 0.
+        size: codes the network in its present state and returns the number of bytes.
+        limit: the largest number of bytes.
     """
     most = sum(int(torch.count_nonzero(score)) for score in scores.values())
     return prune_to_fit_(params, lambda count: magnitude_masks(scores, keep=count), most, size, limit)
 
 
 def magnitudes_of(params: Params) -> dict[str, Tensor]:
-    """Returns |w| by name."""
+    """Returns the magnitudes |w| by name."""
     return {name: parameter.detach().abs() for name, parameter in params.items()}

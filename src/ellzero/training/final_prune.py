@@ -1,4 +1,4 @@
-"""What happens to a network between regularised training and fine-tuning."""
+"""The pruning of a network between regularised training and fine-tuning."""
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
@@ -18,15 +18,15 @@ from ellzero.types import Masks, Params
 
 
 class CollapseError(ValueError):
-    """A whole layer was pruned, so that the output depends on the input no more."""
+    """A whole layer was pruned, so that the output does not depend on the input."""
 
 
 @torch.no_grad()
 def scores(params: Params, optimizer: torch.optim.Optimizer, power: float, *, priced: bool = False) -> dict[str, Tensor]:
-    """Computes what weights are ranked by: |w| * v^power, v Adam's second moment of the gradient.
+    """Computes the scores by which weights are ranked: |w| * v^power, v Adam's second moment of the gradient.
 
-    A weight's square is about what pruning it costs in loss. So where it is `priced`, the score is divided by the square root of the bits
-    that the weight takes in a file: what is saved for a bit is then ranked.
+    The loss rises by about the square of a weight when it is pruned. So where weights are `priced`, the score is divided by the square root
+    of the bits that the weight takes in a file: the ranking is then by loss per bit.
 
     Raises:
         ValueError: `power` is not 0 and the optimizer keeps no second moments.
@@ -55,9 +55,9 @@ def truncate_(params: Params, rule: Truncate, optimizer: torch.optim.Optimizer) 
 
 
 def grown_masks(params: Params, loss: Callable[[Batch], Tensor], batches: Iterable[Batch], fraction: float) -> dict[str, Tensor]:
-    """Admits what is not zero, and of the rest the weights with the largest gradients: `fraction` times as many as are not zero.
+    """Builds masks that admit the non-zeros and, of the rest, the weights with the largest gradients: `fraction` times the non-zeros.
 
-    Gradients of `loss` are summed over the batches, and left as None.
+    Gradients of `loss` are summed over the batches; `.grad` is None afterwards.
     """
     masks = masks_from_zeros(params)
     count = round(fraction * sum(int(mask.sum()) for mask in masks.values()))
@@ -78,7 +78,7 @@ def grown_masks(params: Params, loss: Callable[[Batch], Tensor], batches: Iterab
 
 
 def cut_(model: nn.Module, rule: FinalPrune, optimizer: torch.optim.Optimizer, task: Task, size: Callable[[], int]) -> None:
-    """Applies the final mask: exactly `rule.keep` scalars, or what fits `rule.limit` bytes, or what TAMADE finds tolerable.
+    """Applies the final mask: exactly `rule.keep` scalars, or what fits into `rule.limit` bytes, or what TAMADE tolerates.
 
     Weights are ranked by `scores`, unless the recipe has a pruning rule of its own.
 
@@ -87,10 +87,10 @@ def cut_(model: nn.Module, rule: FinalPrune, optimizer: torch.optim.Optimizer, t
         rule: what the mask is to keep.
         optimizer: its second moments may enter the ranking.
         task: data, losses and recipe.
-        size: codes the network as it stands and returns bytes.
+        size: codes the network in its present state and returns the number of bytes.
 
     Raises:
-        ValueError: the file is too large without any weight, or a rule of one's own keeps more weights than it was asked to.
+        ValueError: the file is too large without any weight, or a user's pruning rule keeps more weights than it was asked to.
     """
     selected = select_parameters(model, task.recipe.select)
     chooser = rule.rule or Tamade(rule.accept)
@@ -123,7 +123,7 @@ def cut_(model: nn.Module, rule: FinalPrune, optimizer: torch.optim.Optimizer, t
 
 @torch.no_grad()
 def example_input(model: nn.Module, loss_fn: LossFn, train: Batches) -> Tensor | None:
-    """Finds what the model is called with: a few samples of its one input, or None where it takes several, by keyword, or indices."""
+    """Returns a few samples of the model's input; None where it takes several inputs, keyword arguments, or indices."""
     recorder = Recorder(model)
     training = model.training
     model.eval()
@@ -138,15 +138,15 @@ def example_input(model: nn.Module, loss_fn: LossFn, train: Batches) -> Tensor |
 
 
 def drop_spurious_(model: nn.Module, loss_fn: LossFn, train: Batches) -> None:
-    """Sets to 0 what random gradient pruning proves to be without influence (section 2.2.3), whether it is regularised or not."""
+    """Sets to 0 the weights that random gradient pruning proves to be without influence (section 2.2.3), regularised or not."""
     _drop_(model, loss_fn, train, batches=2, draws=3, silent=False)
 
 
 def drop_silent_(model: nn.Module, loss_fn: LossFn, train: Batches) -> None:
-    """Sets to 0 what some batches of training inputs never reach, such as the weights of pixels that are always blank.
+    """Sets to 0 the weights that some batches of training inputs never reach, such as those of pixels that are always blank.
 
     A proximal step is 0 where no gradient ever came (see `step_sizes`), so it would leave those weights for ever at their initial values,
-    which are large. What other inputs do reach grows again.
+    which are large. Weights that other inputs do reach grow again.
     """
     _drop_(model, loss_fn, train, batches=20, draws=1, silent=True)
 
@@ -170,12 +170,12 @@ def fold_constants_(model: nn.Module, example: Tensor | None) -> None:
     try:
         fold_(model, example)
     except ValueError:
-        # A network that cannot be traced keeps its constants: they are right, only not as few as they could be.
+        # A network that cannot be traced keeps its constant units: its function is the same, with more non-zeros than necessary.
         return
 
 
 def require_alive(params: Params) -> None:
-    """Makes sure that something is left in every layer.
+    """Checks that something is left in every layer.
 
     Raises:
         CollapseError: a weight matrix or kernel is all zero; the message names it.

@@ -14,7 +14,7 @@ from ellzero.description import gaussian_code_length_bits
 from ellzero.types import Scalar
 
 _INITIAL_SIGMA = 0.1
-"""What the authors' experiments begin with."""
+"""The initial sigma of the authors' experiments."""
 
 
 def gaussian_nats(
@@ -22,15 +22,16 @@ def gaussian_nats(
 ) -> Scalar:
     """Computes `1/2 ln(2 pi sigma^2) + (y - m)^2 / (2 sigma^2)`, the mean over all numbers of minus the log density (eq. 5, in nats).
 
-    The length of a code is this plus minus the logarithm of the cell width; the width is no matter of training (eq. 15).
+    The length of a code is this minus the logarithm of the cell width, which does not depend on the network (eq. 15).
 
     Args:
         predicted: m, the Gaussians' means.
         observed: y.
-        log_sigma: natural logarithm of the standard deviation in the unit of y: one for all, or one for each of the last dimensions.
+        log_sigma: natural logarithm of the standard deviation in the unit of y: one value for all, or one per entry of the last
+            dimensions.
 
     Returns:
-        The mean; differentiable in all three.
+        The mean; differentiable in all three arguments.
 
     Raises:
         ValueError: `predicted` and `observed` differ in shape.
@@ -46,7 +47,7 @@ def solved_sigma(predicted: Float[Tensor, "*shape"], observed: Float[Tensor, "*s
     Args:
         predicted: m.
         observed: y.
-        least_sigma: it is no smaller than this: the cell width is a good choice, as no code gains from a finer density.
+        least_sigma: a lower bound of sigma: the cell width is a good choice, as no code gains from a finer density.
 
     Raises:
         ValueError: `predicted` and `observed` differ in shape.
@@ -55,7 +56,7 @@ def solved_sigma(predicted: Float[Tensor, "*shape"], observed: Float[Tensor, "*s
 
 
 def solved_gaussian_nats(predicted: Float[Tensor, "*shape"], observed: Float[Tensor, "*shape"], *, least_sigma: float) -> Scalar:
-    """Computes `gaussian_nats` with the best sigma of these very numbers: `1/2 ln(2 pi e MSE)` where that is above `least_sigma`.
+    """Computes `gaussian_nats` with the best sigma of these numbers: `1/2 ln(2 pi e MSE)` where that is above `least_sigma`.
 
     There is nothing to train beside the network, so it serves as a loss for `sparsify` as it is. Sigma is that of the batch: with few
     numbers in it, it is too small, by a factor of `1 - 1/numbers` in the mean of sigma^2 even for the true function.
@@ -83,7 +84,7 @@ class GaussianLoss(nn.Module):
     a logarithm, so that sigma stays positive and a step of Adam changes it by a factor.
 
     Attributes:
-        log_sigma: natural logarithm of the standard deviation in the unit of y, one for all numbers.
+        log_sigma: natural logarithm of the standard deviation in the unit of y, one value for all numbers.
     """
 
     log_sigma: Tensor
@@ -128,7 +129,7 @@ def _residuals(predicted: Float[Tensor, "..."], observed: Float[Tensor, "..."]) 
     """Subtracts without broadcasting, which would compare every prediction with every number."""
     if predicted.shape != observed.shape:
         raise ValueError(
-            f"predicted has the shape {list(predicted.shape)} and observed {list(observed.shape)}: expected the same, a Gaussian for each"
-            " number; squeeze or view one of them"
+            f"predicted has the shape {list(predicted.shape)} and observed {list(observed.shape)}: expected the same, one Gaussian per"
+            " number; squeeze or view one of the two"
         )
     return observed - predicted

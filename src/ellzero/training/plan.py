@@ -1,4 +1,4 @@
-"""From a recipe to the stages of a run: each a stretch of training with something done to the network before it."""
+"""The stages of a run, built from a recipe; a stage is a stretch of training, with what is done to the network before it."""
 
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 
@@ -13,7 +13,7 @@ from ellzero.types import Phase
 
 @dataclass(frozen=True, kw_only=True)
 class Truncate:
-    """Keeps the `keep` weights with the largest score |w| * v^power, for each bit that they cost where they are `priced`."""
+    """Keeps the `keep` weights with the largest score |w| * v^power, divided by the bits that they cost where they are `priced`."""
 
     keep: int
     power: float = 0.0
@@ -24,8 +24,8 @@ class Truncate:
 class FinalPrune:
     """Random gradient pruning, a mask, random gradient pruning, fold.
 
-    The mask keeps the largest `keep`, or what fits into a file of `limit` bytes, or what TAMADE finds where both are None. Where there is a
-    `rule`, it chooses in the place of magnitude and TAMADE.
+    The mask keeps the largest `keep` weights, or what fits into a file of `limit` bytes, or what TAMADE returns where both are None. Where
+    there is a `rule`, it chooses instead of magnitude and TAMADE.
     """
 
     accept: Accept
@@ -42,18 +42,18 @@ class Stage:
     """One stretch of training.
 
     Attributes:
-        name: what logs call it.
+        name: its name in logs.
         phase: the phase it belongs to.
         epochs: passes over the training data; 0 does only what comes before.
         lr: learning rate over the stage.
         method: what regularises.
-        before: what is done to the network first.
-        frozen: train under the mask of what is non-zero when the stage starts.
-        regrow: with `frozen`, how many more weights the mask admits, as a fraction of the non-zeros.
-        distilled: mix in the teacher's labels, where there is a teacher.
-        compact: remove dead units and inputs physically while the stage runs.
-        saturation: end by appendix G instead of after `epochs`.
-        max_epochs: the end where it never saturates.
+        before: the pruning that precedes the training.
+        frozen: whether training happens under the mask of what is non-zero when the stage starts.
+        regrow: with `frozen`, how many further weights the mask admits, as a fraction of the non-zeros.
+        distilled: whether the teacher's labels are mixed in, where there is a teacher.
+        compact: whether dead units and inputs are removed physically while the stage runs.
+        saturation: ends the stage by appendix G instead of after `epochs`.
+        max_epochs: ends the stage where its loss never saturates.
     """
 
     name: str
@@ -77,14 +77,14 @@ def value_of(lr: LearningRate, progress: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A recipe with what a target makes of it.
+    """A recipe, completed by what the target asks for.
 
     Attributes:
         recipe: the recipe.
         method: what regularises.
         keep: how many weights the final masks keep; None leaves it to `limit`, or to TAMADE.
-        limit: the most bytes that the file may take.
-        grid_training: last passes on a grid, the recipe's or what the target needs.
+        limit: the largest number of bytes that the file may take.
+        grid_training: the last passes on a grid, those of the recipe or those that the target needs.
     """
 
     recipe: Recipe
@@ -204,7 +204,7 @@ def _grid_stages(last: GridTraining | None) -> list[Stage]:
 
 
 def _method_at(method: Method, progress: float) -> Method:
-    """Fixes what a method's schedules say at a point of progress."""
+    """Returns the method with its schedules fixed at their values at a point of progress."""
     if not (is_dataclass(method) and moves(method)):
         return method
     values = {field.name: getattr(method, field.name) for field in fields(method)}

@@ -19,14 +19,14 @@ from ellzero.training.recipe import Anneal, Cycles, Epochs, Recipe, Saturation, 
 
 @dataclass(frozen=True, kw_only=True)
 class DataTreatment:
-    """What is done to a data set before it is trained on.
+    """How a data set is prepared before a network is trained on it.
 
     Attributes:
         batch_size: images per batch.
         train_size: images trained on; None for all that are not held out.
         validation: images held out.
         augment: changes training images.
-        copies: how many augmented copies of them are made; None augments anew in each epoch.
+        copies: number of augmented copies of every image; None augments anew in every epoch.
     """
 
     batch_size: int = 250
@@ -38,12 +38,12 @@ class DataTreatment:
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """Everything that a run is made of, beside network, data and seed.
+    """Everything about a run beside network, data and seed.
 
     Attributes:
-        data: what is done to the data.
+        data: how the data are prepared.
         method: what regularises.
-        target: what to arrive at; None leaves it to TAMADE.
+        target: what the run is to arrive at; None leaves it to TAMADE.
         recipe: how the network is trained.
     """
 

@@ -8,14 +8,14 @@ from ellzero.training.batches import Batches, ErrorFn, LossFn, classification_er
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Data and losses for the command line; a user's `module:function` returns one.
+    """Data and losses for the command line; a user's `module:function` returns a `Problem`.
 
     Attributes:
         train: training batches.
         valid: held-out batches, or None.
-        test: returns the test batches. It is called once, when the network is final: nothing that is measured on them chooses anything.
+        test: returns the test batches. It is called once, when the network is final: nothing measured on them influences the run.
         loss_fn: (model, batch) -> mean loss in nats.
-        error_fn: (model, batch) -> (errors, decisions); None where there is no such thing.
+        error_fn: (model, batch) -> (errors, decisions); None where errors cannot be counted.
         samples: number of training samples behind `train`, for code lengths.
         name: what records call the data.
     """

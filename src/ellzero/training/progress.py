@@ -1,4 +1,4 @@
-"""How a run shows how far it is: a bar on a terminal, and whoever wants to know of each epoch."""
+"""How a run shows its progress: a bar on a terminal, and a function that is called after every epoch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from ellzero.training.task import Epoch
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How a run tells how far it is.
+    """How a run shows its progress.
 
     Attributes:
         bar: whether a bar is shown where stderr is a terminal.
-        on_epoch: called with the figures of each epoch.
+        on_epoch: called with the figures of every epoch.
     """
 
     bar: bool = True
@@ -50,7 +50,7 @@ class ProgressBar:
         self.bar.stop()
 
     def batch(self, stage: Stage, done: int, total: int) -> None:
-        """Moves the bar; a new stage begins a new one."""
+        """Moves the bar; a new stage begins a new bar."""
         if self.bar.disable:
             return
         if stage is not self.stage or self.task is None:

@@ -1,4 +1,4 @@
-"""Recalibration: the running statistics of batch normalisation, estimated anew for the weights that a network has now."""
+"""Recalibration: the running statistics of batch normalisation, estimated anew for the present weights of a network."""
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +11,11 @@ from ellzero.training.batches import Batches
 
 @torch.no_grad()
 def recalibrate_batchnorm(model: nn.Module, batches: Batches, forward: Forward | None = None) -> None:
-    """Estimates the running means and variances of batch normalisation anew: pruning changes what the layers before them say.
+    """Estimates the running means and variances of batch normalisation anew: pruning changes the outputs of the layers before it.
 
     The statistics become the plain averages, over the batches, of each batch's mean and unbiased variance, whatever the momentum
     (cumulative averaging; Izmailov et al., "Averaging weights leads to wider optima and better generalization", 2018, section 3.2). All
-    other modules are in eval mode meanwhile, so that dropout draws nothing. Nothing else changes: neither weights, gradients, momentum
+    other modules are in eval mode for that time, so that dropout draws nothing. Nothing else changes: neither weights, gradients, momentum
     nor modes; a layer that no batch reaches keeps its statistics, and all do if anything is raised.
 
     Args:
@@ -26,7 +26,7 @@ def recalibrate_batchnorm(model: nn.Module, batches: Batches, forward: Forward |
 
     Raises:
         TypeError: `model` is not a module.
-        ValueError: there is no such layer, no batch, or a batch with one value a channel, of which no variance can be taken.
+        ValueError: there is no such layer, no batch, or a batch with one value per channel, which has no variance.
     """
     require_module(model)
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and isinstance(module.running_mean, Tensor)]

@@ -1,6 +1,6 @@
 """What a run consists of, as one value: `Recipe`, and the parts that it is made of.
 
-A recipe holds no data, no network and no seed. `ellzero.training.plan` makes stages of it, which the driver executes.
+A recipe holds no data, no network and no seed. `ellzero.training.plan` turns it into stages, which the driver executes.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,10 +49,10 @@ class Epochs:
 class Saturation:
     """Ends a phase when its loss has stopped falling, noise considered (appendix G).
 
-    The phase runs at least its planned epochs; from then on every `every` epochs the validation losses of the phase are tested.
+    The phase runs at least its planned epochs; from then on the validation losses of the phase are tested every `every` epochs.
 
     Attributes:
-        window: number of latest epochs looked at (w of appendix G).
+        window: number of latest epochs that are tested (w of appendix G).
         every: epochs between two tests (k of appendix G).
         max_regularise: epochs after which regularised training ends all the same.
         max_fine_tune: epochs after which fine-tuning ends all the same.
@@ -81,21 +81,22 @@ class Warm:
 
 @dataclass(frozen=True, kw_only=True)
 class Cycles:
-    """Prunes by truncations along a geometric sequence of counts, each followed by regularised training.
+    """Prunes by truncations along a geometric sequence of counts; regularised training follows every truncation.
 
     Attributes:
         start: non-zeros kept by the first truncation.
         count: number of truncations; the last keeps the target, and the final mask is taken after its passes.
         epochs: passes after each truncation.
-        lr: learning rate over all cycles; constant within each.
-        regrow: what may grow again until the next truncation. None: everything that was cut. A fraction: that many weights more than are
-            kept, those with the largest gradients (U. Evci and others, Rigging the lottery, 2020); 0 keeps each mask within the one
-            before.
+        lr: learning rate over all cycles; constant within a cycle.
+        regrow: what may grow again until the next truncation. None: everything that was cut. A fraction of the weights kept: so many
+            more may grow, those with the largest gradients (U. Evci and others, Rigging the lottery, 2020); with 0 every mask is a
+            subset of the previous mask.
         method: what regularises during the cycles; None for the method of the run. A schedule moves over all cycles.
-        restarts: a schedule of the method moves within each cycle instead, and begins anew in the next.
+        restarts: whether a schedule of the method moves within every cycle instead, and begins anew in the next.
         power: weights are ranked by |w| * v^power, v Adam's second moment of the gradient. 0 is magnitude; 0.5 is the saliency of
             Optimal brain damage (LeCun, Denker, Solla, 1990) with v for the curvature; 0.25 lies between.
-        priced: weights are ranked by what they are worth for a bit of the file: those in rows and columns with many others cost less.
+        priced: whether weights are ranked by what they are worth per bit of the file: weights in rows and columns with many others cost
+            less.
     """
 
     start: int = 7000
@@ -125,16 +126,16 @@ class Cycles:
 
 @dataclass(frozen=True, kw_only=True)
 class Anneal:
-    """Training under the final masks with a falling learning rate, the penalty kept on, then a few passes without it.
+    """Training under the final masks with a falling learning rate and the penalty on, then a few passes without it.
 
     Without the penalty the validation loss grows during this phase; the last passes only undo the shrinkage.
 
     Attributes:
         epochs: passes with the penalty on.
         lr: learning rate of those passes.
-        method: what regularises meanwhile; None for what did before, as its schedules left it.
+        method: what regularises in these passes; None for the previous stage's method, as its schedules left it.
         finish_epochs: passes without the penalty.
-        finish_lr: learning rate of those.
+        finish_lr: learning rate of the passes without the penalty.
     """
 
     epochs: int = 16
@@ -146,15 +147,15 @@ class Anneal:
 
 @dataclass(frozen=True, kw_only=True)
 class GridTraining:
-    """Last passes, in which the weights that are left learn on a grid of few values; see `OnGrid`.
+    """The last passes, in which the survivors are trained on a grid of few values; see `OnGrid`.
 
     Attributes:
         grid: the values.
         epochs: passes over the training data.
         lr: learning rate.
-        bit_price: price of a bit of the file in units of the data loss.
-        saves: the share of the file that the price is to save. For a target in bytes the mask takes so much more before; what is not saved
-            after all is pruned.
+        bit_price: price of a bit of the file, in units of the data loss.
+        saves: the share of the file that the price is expected to save. For a target in bytes the mask may take so much more before; what
+            the price does not save is pruned.
     """
 
     grid: LogGrid = field(default_factory=LogGrid)
@@ -170,7 +171,7 @@ class GridTraining:
             raise ValueError(f"GridTraining(saves={self.saves}) is a share of the file: expected at least 0 and below 1")
 
     def before_saving(self, limit: int) -> int:
-        """Computes how many bytes the mask may take for a file of `limit`."""
+        """Computes how many bytes the mask may take for a file of `limit` bytes."""
         return round(limit / (1 - self.saves))
 
 
@@ -178,7 +179,7 @@ class GridTraining:
 class Recipe:
     """Everything about a run beside network, data, losses, method, target and seed; the defaults are a short run with R-L1's phases.
 
-    The command line's presets, the records of runs and the experiments are made of the same object.
+    The command line's presets, the records of runs and the experiments use the same object.
 
     Attributes:
         select: the rule for what is regularised and pruned; `lz.everything` is the paper's setting.
@@ -190,12 +191,12 @@ class Recipe:
         warm: a first regularised stretch with another method.
         cycles: truncations along a geometric sequence, with or without regrowth; needs a target that gives a number.
         anneal: how to train under the final masks; plain fine-tuning without the penalty where None.
-        saturation: ends phases by appendix G instead of by count.
+        saturation: ends phases by appendix G instead of by the number of epochs.
         grid_training: last passes with the weights on a grid; `GridTraining()` where None and the target is `lz.Bytes`.
         accept: what TAMADE tolerates where no number of non-zeros is asked for.
-        accept_on_train: whether TAMADE measures on the training data, without augmentation where they can be had so, instead of `valid`.
-        rule: what chooses the final masks in the place of magnitude and TAMADE.
-        augment: what is done to a batch's inputs.
+        accept_on_train: whether TAMADE measures on the training data, without augmentation where they offer that, instead of `valid`.
+        rule: what chooses the final masks instead of magnitude and TAMADE.
+        augment: changes a batch's inputs.
         distill: soft labels of the dense network, or of another teacher.
         compact: remove dead units and inputs physically while training, which is faster and changes no function.
         error_fn: (model, batch) -> (errors, decisions) for the history; None leaves errors out, unless the target measures them.

@@ -9,14 +9,14 @@ from ellzero.targets import ErrorIncrease
 
 @dataclass(frozen=True, kw_only=True)
 class Try:
-    """One value of alpha and what came of it.
+    """One value of alpha and its result.
 
     Attributes:
         alpha: the penalty's strength.
         accepted: whether the target was met.
         error_increase: validation error less the dense network's, as a fraction; None where the network collapsed.
         nonzeros: non-zero trainable scalars of the whole network; 0 where it collapsed.
-        warm_start: alpha of the try whose weights this one started from; None for the dense network.
+        warm_start: alpha of the try whose weights this try started from; None for the dense network.
         note: what went wrong, where something did.
     """
 
@@ -32,9 +32,9 @@ def next_alpha(tries: Sequence[Try], first: float, target: ErrorIncrease, factor
     """Proposes the next alpha: outwards by `factor` until accepted and refused values bracket the answer, then the mean of their logs.
 
     Args:
-        tries: what was tried so far.
-        first: where to begin.
-        target: how many tries, and when to stop.
+        tries: the tries made so far.
+        first: the first value of alpha.
+        target: limits the number of tries, and says when to stop.
         factor: step of the outward search.
 
     Returns:
@@ -50,7 +50,7 @@ def next_alpha(tries: Sequence[Try], first: float, target: ErrorIncrease, factor
         return max(accepted) * factor
     if not accepted:
         return min(refused) / factor
-    # Noise can refuse a value below an accepted one: the bracket is the highest accepted and the lowest refused above it.
+    # Noise can refuse a value below an accepted value: the bracket is the highest accepted and the lowest refused above it.
     low = max(accepted)
     above = [alpha for alpha in refused if alpha > low]
     if not above:
@@ -62,7 +62,7 @@ def next_alpha(tries: Sequence[Try], first: float, target: ErrorIncrease, factor
 
 
 def best_try(tries: Sequence[Try]) -> Try:
-    """Picks the accepted try with the fewest non-zeros, or, where none was accepted, the one with the least error."""
+    """Returns the accepted try with the fewest non-zeros, or, where none was accepted, the try with the least error."""
     accepted = [attempt for attempt in tries if attempt.accepted]
     if accepted:
         return min(accepted, key=lambda attempt: attempt.nonzeros)

@@ -1,4 +1,4 @@
-"""What a run is given and what it says: the task, its reports, and the lines of its history."""
+"""What a run is given and what it reports: the task, the callbacks, the state of its search, and the entries of its history."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from ellzero.training.search import Try
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """One line of a run's history.
+    """One entry of a run's history.
 
     Attributes:
         attempt: number of the try, where a target is searched for; 0 otherwise.
@@ -50,7 +50,7 @@ class Epoch:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What does not change over a run.
+    """The inputs of a run, which do not change while it goes on.
 
     Attributes:
         loss_fn: (model, batch) -> mean loss in nats.
@@ -73,7 +73,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Reports:
-    """Whom a run tells how far it is."""
+    """The callbacks of a run: at the end of an epoch and of a batch."""
 
     epoch: Callable[[Epoch], None]
     batch: Callable[[Stage, int, int], None]
@@ -99,7 +99,7 @@ class Pruning(NamedTuple):
 
 @dataclass(kw_only=True)
 class Position:
-    """Where a run stands.
+    """How far a run has come.
 
     Attributes:
         attempt: number of the try, where a target is searched for; 0 otherwise.
@@ -126,11 +126,11 @@ class Position:
 
 @dataclass(kw_only=True)
 class Search:
-    """What a search for a target knows so far.
+    """The state of a search for a target.
 
     Attributes:
         dense_error: validation error of the dense network, as a fraction; None before it is measured.
-        tries: what was tried.
+        tries: the tries made so far.
         start: weights from which the next try starts.
         start_alpha: alpha of the try that they come from; None for the dense network.
         best: weights of the best try.
@@ -150,7 +150,7 @@ class Search:
 
     @classmethod
     def restored(cls, state: Mapping[str, Any]) -> "Search":
-        """Makes a search of what `state` returned."""
+        """Makes a search from what `state` returned."""
         values = dict(state)
         values["tries"] = [Try(**attempt) for attempt in state["tries"]]
         values["best_pruning"] = Pruning(*state["best_pruning"])
@@ -158,10 +158,10 @@ class Search:
 
 
 def augmented(task: Task, batch: Batch, epoch: int, number: int) -> Batch:
-    """Augments a batch's inputs, seeded by its position alone, so that a resumed run draws what an uninterrupted one draws.
+    """Augments a batch's inputs, seeded by its position alone, so that a resumed run draws what an uninterrupted run draws.
 
     Raises:
-        TypeError: the batch is no tuple that begins with a tensor.
+        TypeError: the batch is not a tuple that begins with a tensor.
     """
     augment = task.recipe.augment
     if augment is None:
