@@ -28,7 +28,7 @@ class Seconds(NamedTuple):
 
 def text(size: int) -> bytes:
     """The beginning of the documentation."""
-    return b"".join(path.read_bytes() for path in sorted(DOCS.glob("*.md")))[:size]
+    return b"".join(path.read_bytes() for path in sorted(DOCS.rglob("*.md")))[:size]
 
 
 def run(command: list[str]) -> Seconds:

@@ -13,8 +13,8 @@ def test_files_story_31_the_size_of_the_decoder_is_stated_and_true():
     names = {file.name for file in files}
     assert {"container.py", "data_file.py", "predictor.py", "rangecoder.py"} <= names
     assert not any(part in file.parts for file in files for part in ("cli", "training", "network"))
-    page = " ".join((ROOT / "docs/guides/files.md").read_text(encoding="utf-8").split())
-    said = re.search(r"sources that decoding loads are ([\d,]+) bytes, ([\d,]+) as one .tar.xz", page)
+    page = " ".join((ROOT / "experiments/README.md").read_text(encoding="utf-8").split())
+    said = re.search(r"sources that decoding a data file loads are ([\d,]+) bytes, ([\d,]+) as one .tar.xz", page)
     assert said is not None
     size, packed = (int(number.replace(",", "")) for number in said.groups())
     # Within a tenth, so that not every comment changes the page.

@@ -145,7 +145,7 @@ def test_a_finished_run_is_not_resumed(digits):
         (["sparsify", "digits-mlp", "--file-bytes", "30"], 1, "without any weight it takes"),
         (["sparsify", "digits-mlp", "--nonzeros", "0"], 1, "NonZeros(0)"),
         (["sparsify", "digits-mlp", "--nonzeros", "99999"], 1, "99999"),
-        (["sparsify", "digits-mlp", "--method", "rl1", "--beta", "3"], 1, "--beta"),
+        (["sparsify", "digits-mlp", "--method", "rl1", "--beta", "3"], 2, "--beta"),
         (["sparsify", "digits-mlp", "--alpha", "-1"], 1, "-1"),
         (["sparsify", "digits-mlp", "--resume"], 1, "no run to resume"),
         (["sparsify", "digits-mlp", "--method", "magic"], 2, "magic"),
