@@ -92,7 +92,7 @@ def weight_error(folder: Path) -> Iterator[dict[str, Any]]:
     from ellzero.archive.load import load_file
     from ellzero.archive.save import save_file
     from ellzero.archive.sources import tensors_of
-    from ellzero.quantise.shared_step import shared_step
+    from ellzero.quantise.shared_step import SharedStep
 
     source = folder / "networks" / "silero_vad_16k.safetensors"
     tensors = safetensors.torch.load_file(source)
@@ -100,7 +100,7 @@ def weight_error(folder: Path) -> Iterator[dict[str, Any]]:
     for error in (0.02, 0.027, 0.04, 0.06):
         started = time.process_time()
         with tempfile.TemporaryDirectory() as place:
-            report = save_file(tensors, Path(place) / "network.l0", quantise=shared_step(tensors_of(source), error))
+            report = save_file(tensors, Path(place) / "network.l0", quantise=SharedStep.at_error(tensors_of(source), error))
             packed = load_file(Path(place) / "network.l0")
         seconds = time.process_time() - started
         changed = sum(float((packed[name] - tensor).double().square().sum()) for name, tensor in tensors.items())

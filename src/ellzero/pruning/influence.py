@@ -50,20 +50,26 @@ class PassInfluence(TorchFunctionMode):
             return func(*args, **kwargs) + table.mean(0)  # rows that these tokens do not look up
         if not args or not isinstance(args[0], Tensor) or not args[0].is_floating_point():
             return func(*args, **kwargs)
-        x: Tensor = args[0]
-        if name in _POINTWISE:
-            return _leaky(func, x, args[1:], kwargs)
-        if name == "prelu":
-            return func(*args, **kwargs) + 0.5 * func(-x, *args[1:], **kwargs)  # both the slope and the identity, whatever the sign
-        if name in _POOLS:
-            return _add(func(*args, **kwargs), _LEAK * _average(_POOLS[name], *args, **kwargs))
-        if name in _ADAPTIVE:
-            return _add(func(*args, **kwargs), _LEAK * _ADAPTIVE[name](x, args[1] if len(args) > 1 else kwargs["output_size"]))
-        if name in {"max", "min", "amax", "amin", "maximum", "minimum"}:
-            return _extreme(func, x, args[1:], kwargs)
-        if name in _SLICES and isinstance(x, nn.Parameter):
-            return func(*args, **kwargs) + x.mean()  # a table of positions, say, of which shorter inputs use a part
-        return func(*args, **kwargs)
+        return _influenced(name, func, args, kwargs)
+
+
+def _influenced(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Runs a function whose first argument is a floating-point tensor, and adds to its result what it may have hidden."""
+    x: Tensor = args[0]
+    if name in _POINTWISE:
+        return _leaky(func, x, args[1:], kwargs)
+    if name in {"max", "min", "amax", "amin", "maximum", "minimum"}:
+        return _extreme(func, x, args[1:], kwargs)
+    result = func(*args, **kwargs)
+    if name == "prelu":
+        return result + 0.5 * func(-x, *args[1:], **kwargs)  # both the slope and the identity, whatever the sign
+    if name in _POOLS:
+        return _add(result, _LEAK * _average(_POOLS[name], *args, **kwargs))
+    if name in _ADAPTIVE:
+        return _add(result, _LEAK * _ADAPTIVE[name](x, args[1] if len(args) > 1 else kwargs["output_size"]))
+    if name in _SLICES and isinstance(x, nn.Parameter):
+        return result + x.mean()  # a table of positions, say, of which shorter inputs use a part
+    return result
 
 
 def _leaky(func: Any, x: Tensor, rest: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor, nn
 
 from ellzero.pruning._random_gradient import random_gradient
-from ellzero.pruning.least_squares import damped, eliminate, kept_after, refit, squared_error
+from ellzero.pruning.least_squares import damped, eliminate, mask_after, refit, squared_error
 from ellzero.pruning.regression import Regression, weights_and_bias, write_weights_and_bias_
 from ellzero.surgery.calls import Forward
 from ellzero.surgery.layer_matrices import bias_of
@@ -84,7 +84,7 @@ class LayerProblem:
         by_magnitude = torch.ones_like(magnitudes, dtype=torch.bool)
         by_magnitude[magnitudes.argsort(stable=True)[: int(counts.sum())]] = False
         tried: list[tuple[float, Tensor, Tensor]] = []
-        for kept in (kept_after(self.elimination, counts, len(self.gram)), by_magnitude.view_as(self.dense)):
+        for kept in (mask_after(self.elimination, counts, len(self.gram)), by_magnitude.view_as(self.dense)):
             kept = kept & ~self.dead[:, None]
             solution = refit(self.gram, self.dense @ self.gram, kept)
             tried.append((float(squared_error(solution - self.dense, self.gram).sum()), kept, solution))

@@ -89,7 +89,7 @@ def _eliminate(weight: Float64[Tensor, "rows n"], inverse: Float64[Tensor, "n n"
     return Elimination(torch.stack(order, 1), torch.stack(cost, 1))
 
 
-def kept_after(elimination: Elimination, counts: Int64[Tensor, " rows"], n: int) -> Bool[Tensor, "rows n"]:
+def mask_after(elimination: Elimination, counts: Int64[Tensor, " rows"], n: int) -> Bool[Tensor, "rows n"]:
     """Builds the mask of what is left of n weights a row after the first `counts[k]` removals of row k."""
     order = elimination.order
     kept = torch.ones(len(order), n, dtype=torch.bool, device=order.device)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ellzero.params import duplicate
-from ellzero.quantise.feedback import Factor
+from ellzero.quantise.feedback import GramFactor
 from ellzero.quantise.fold_batchnorm import fold_batchnorm_, normalisations
 from ellzero.quantise.grids import Levels, Quantiser, UniformGrid
 from ellzero.quantise.moments import Moments
@@ -163,7 +163,7 @@ class Calibrated:
 
 
 @contextmanager
-def _rounded(layer: ObservedLayer, inputs: Factor, seen: Moments, steps: Steps) -> Generator[None]:
+def _rounded(layer: ObservedLayer, inputs: GramFactor, seen: Moments, steps: Steps) -> Generator[None]:
     """Quantises one layer for as long as it is looked at."""
     weight, constant = layer.layer.weight, layer.constant
     old, old_constant = weight.clone(), None if constant is None else constant.tensor.clone()

@@ -19,7 +19,7 @@ _LARGEST = 4096
 """Levels above this cost as much as it does; only their rounding is concerned."""
 
 
-class Factor(NamedTuple):
+class GramFactor(NamedTuple):
     """What rounding needs of a Gram matrix.
 
     Attributes:
@@ -37,7 +37,7 @@ class Factor(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Price:
+class RoundingPrice:
     """What bits are worth while rounding: of a weight's neighbouring levels, the one with the least loss + nats_per_bit * bits is taken.
 
     Attributes:
@@ -49,7 +49,7 @@ class Price:
     nats_per_bit: float
 
 
-def factor(gram: Float64[Tensor, "groups n n"], damping: float) -> Factor:
+def factorise(gram: Float64[Tensor, "groups n n"], damping: float) -> GramFactor:
     """Inverts and factors a Gram matrix.
 
     Args:
@@ -61,11 +61,11 @@ def factor(gram: Float64[Tensor, "groups n n"], damping: float) -> Factor:
     mean = mean.clamp_min(max(1e-6 * float(mean.mean()), 1e-30))
     identity = torch.eye(gram.shape[1], dtype=gram.dtype, device=gram.device)
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram + damping * mean[:, None, None] * identity))
-    return Factor(torch.linalg.cholesky(inverse, upper=True), gram)
+    return GramFactor(torch.linalg.cholesky(inverse, upper=True), gram)
 
 
 def round_with_feedback(
-    weight: Float64[Tensor, "groups rows n"], factor: Factor, step: float, price: Price | None = None
+    weight: Float64[Tensor, "groups rows n"], factor: GramFactor, step: float, price: RoundingPrice | None = None
 ) -> Float64[Tensor, "groups rows n"]:
     """Rounds weights to multiples of a step. Those that are exactly zero stay so: what was pruned is not revived to make up for others.
 
@@ -110,7 +110,7 @@ def bits_of_levels(levels: Float64[Tensor, "*shape"]) -> Float64[Tensor, " sizes
     return bits
 
 
-def _round(weight: Tensor, upper: Tensor, step: float, price: Price | None, bits: Tensor | None) -> Tensor:
+def _round(weight: Tensor, upper: Tensor, step: float, price: RoundingPrice | None, bits: Tensor | None) -> Tensor:
     left, levels, n, zero = weight.clone(), torch.empty_like(weight), weight.shape[2], weight == 0
     for start in range(0, n, _BLOCK):
         stop = min(start + _BLOCK, n)
@@ -129,7 +129,7 @@ def _round(weight: Tensor, upper: Tensor, step: float, price: Price | None, bits
     return levels
 
 
-def _cheapest(weight: Tensor, nearest: Tensor, scale: Tensor, step: float, price: Price, bits: Tensor) -> Tensor:
+def _cheapest(weight: Tensor, nearest: Tensor, scale: Tensor, step: float, price: RoundingPrice, bits: Tensor) -> Tensor:
     """Chooses among the nearest level, the next one toward zero, and zero."""
     candidates = torch.stack((nearest, nearest - nearest.sign(), torch.zeros_like(nearest)))
     loss = ((weight - candidates * step) / scale).square() * (price.curvature / 2)
@@ -137,7 +137,7 @@ def _cheapest(weight: Tensor, nearest: Tensor, scale: Tensor, step: float, price
     return candidates.gather(0, (loss + paid).argmin(0, keepdim=True))[0]
 
 
-def _price(weight: Tensor, levels: Tensor, factor: Factor, step: float, price: Price, bits: Tensor) -> Tensor:
+def _price(weight: Tensor, levels: Tensor, factor: GramFactor, step: float, price: RoundingPrice, bits: Tensor) -> Tensor:
     """Computes what the levels of each row cost: the loss, and the bits at their price."""
     paid = bits[levels.abs().clamp(max=len(bits) - 1).long()].sum(2) * price.nats_per_bit
     return _error(weight - levels * step, factor.gram) * (price.curvature / 2) + paid

@@ -18,14 +18,14 @@ _MOST_LEVELS = 1 << 20
 class SharedStep:
     """Uniform grids whose step is the same in all matrices.
 
-    A bit more for a weight takes three quarters off the square of its error, which is the step's square over 12 whatever the tensor: so
-    the sum of all squared errors is the least for its bits where all steps are equal. Take it where nothing is known of a network but its
-    weights, and their error is what counts; `shared_step` finds the step.
+    One more bit per weight quarters its squared error, which is the step's square over 12 in every tensor: so the sum of all squared errors
+    is the smallest for its bits where all steps are equal. Use it where nothing is known of a network but its weights, and their error is
+    what counts; `SharedStep.at_error` chooses the step.
 
     Args:
         step: of tensors of two or more dimensions.
-        vectors: root mean square of the change of other tensors (biases, normalisation) over that of their numbers: they are few, matter
-            more, and may be of another size altogether; 0 keeps them exact.
+        vectors: root mean square of the change of each other tensor (biases, normalisation) over that of its numbers: they are few, matter
+            more, and may be of another scale; 0 stores them exactly.
 
     Raises:
         ValueError: a step that is not positive, or an error out of range.
@@ -38,6 +38,33 @@ class SharedStep:
         if not 0 < self.step < math.inf or not 0 <= self.vectors < 1:
             raise ValueError(f"SharedStep(step={self.step}, vectors={self.vectors}): expected a positive step, and an error below 1")
 
+    @classmethod
+    def at_error(cls, tensors: Iterable[Entry], error: float = 0.03) -> "SharedStep":
+        """Chooses the step at which a network's matrices have a given error; vectors get a tenth of it.
+
+        Args:
+            tensors: the network's, read once, in any order.
+            error: root mean square of the change of all weights in matrices over that of the weights; the change is a little smaller where
+                many of them are below half a step.
+
+        Raises:
+            ValueError: an error out of range, or a tensor with numbers that are not finite.
+        """
+        if not 0 < error < 1:
+            raise ValueError(f"error={error}: expected a number between 0 and 1")
+        total, count = 0.0, 0
+        for entry in tensors:
+            if not isinstance(entry, ExactTensor) or not roundable(entry.dtype) or len(entry.shape) < 2:
+                continue
+            values = values_of(entry)
+            squares = float(np.square(values).sum())
+            if not math.isfinite(squares):
+                raise ValueError(f"{entry.name!r} has numbers that are not finite, or huge ones: pack the network without quantising")
+            total += squares
+            # Weights that are zero stay so without error.
+            count += int(np.count_nonzero(values))
+        return cls(step=error * math.sqrt(12 * total / count) if total > 0 else 1.0, vectors=error / 10)
+
     def quantise(self, name: str, values: NDArray[np.float64]) -> Levels | None:
         """Rounds each weight to the nearest multiple of the step; a tensor that would take too many levels stays exact."""
         if values.ndim < 2:
@@ -47,30 +74,3 @@ class SharedStep:
         if not np.abs(levels).max(initial=0) < _MOST_LEVELS:
             return None
         return Levels(levels=levels.astype(np.int32), grid=Uniform(steps=(step,)))
-
-
-def shared_step(tensors: Iterable[Entry], error: float = 0.03) -> SharedStep:
-    """Finds the step at which a network's matrices have a given error; vectors get a tenth of it.
-
-    Args:
-        tensors: of the network, taken one by one.
-        error: root mean square of the change of all weights in matrices over that of the weights; it is a little less where many of them
-            are below half a step.
-
-    Raises:
-        ValueError: an error out of range, or a tensor with numbers that are not finite.
-    """
-    if not 0 < error < 1:
-        raise ValueError(f"error={error}: expected a number between 0 and 1")
-    total, count = 0.0, 0
-    for entry in tensors:
-        if not isinstance(entry, ExactTensor) or not roundable(entry.dtype) or len(entry.shape) < 2:
-            continue
-        values = values_of(entry)
-        squares = float(np.square(values).sum())
-        if not math.isfinite(squares):
-            raise ValueError(f"{entry.name!r} has numbers that are not finite, or huge ones: pack the network without quantising")
-        total += squares
-        # Weights that are zero stay so without error.
-        count += int(np.count_nonzero(values))
-    return SharedStep(step=error * math.sqrt(12 * total / count) if total > 0 else 1.0, vectors=error / 10)

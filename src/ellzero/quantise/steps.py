@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ellzero.codec.network.stored_grids import Uniform
-from ellzero.quantise.feedback import Factor, Price, factor, round_with_feedback
+from ellzero.quantise.feedback import GramFactor, RoundingPrice, factorise, round_with_feedback
 from ellzero.quantise.grids import Levels, rounded_up
 from ellzero.quantise.moments import Moments
 from ellzero.quantise.observed import ObservedLayer, mean_output
@@ -38,7 +38,7 @@ class Steps:
         return replace(self, weight=rounded_up(self.weight * ratio), curvature=self.curvature / ratio**2)
 
 
-def choose_steps(sensitivity: Sensitivity, inputs: Factor, nats_per_bit: float) -> Steps:
+def choose_steps(sensitivity: Sensitivity, inputs: GramFactor, nats_per_bit: float) -> Steps:
     """Chooses steps so that a bit fewer for each weight costs as many nats as it is worth.
 
     The error of rounding to a step s is s^2 / 12 a weight, so the divergence grows by F s^2 / 24, and by F s^2 ln 2 / 12 for each bit that
@@ -58,16 +58,16 @@ def choose_steps(sensitivity: Sensitivity, inputs: Factor, nats_per_bit: float) 
     )
 
 
-def input_factor(layer: ObservedLayer, inputs: Moments, damping: float) -> Factor:
+def input_factor(layer: ObservedLayer, inputs: Moments, damping: float) -> GramFactor:
     """Factors the Gram matrix of a layer's inputs: without their mean where biases, most of them, make up for it."""
     gram = inputs.covariance
     if layer.constant is None or 2 * int(layer.constant.fixed.sum()) > layer.constant.fixed.numel():
         gram = gram + inputs.mean[:, :, None] * inputs.mean[:, None]
-    return factor(gram, damping)
+    return factorise(gram, damping)
 
 
 @torch.no_grad()
-def quantise_weight_(layer: ObservedLayer, inputs: Factor, steps: Steps, price: float) -> dict[str, Levels]:
+def quantise_weight_(layer: ObservedLayer, inputs: GramFactor, steps: Steps, price: float) -> dict[str, Levels]:
     """Moves a layer's weights to their grid, in place.
 
     Args:
@@ -80,7 +80,7 @@ def quantise_weight_(layer: ObservedLayer, inputs: Factor, steps: Steps, price: 
         The levels by name; none where they are too many for a grid, and the weights are as before.
     """
     weight = layer.layer.weight
-    paid = Price(curvature=steps.curvature, nats_per_bit=price) if price > 0 else None
+    paid = RoundingPrice(curvature=steps.curvature, nats_per_bit=price) if price > 0 else None
     levels = round_with_feedback(layer_matrices(layer.layer), inputs, steps.weight, paid).reshape(weight.shape)
     if not float(levels.abs().max()) < _MOST_LEVELS:
         return {}

@@ -3,13 +3,13 @@
 from ellzero.surgery._fold import Folded, fold, fold_
 from ellzero.surgery._reorder import reorder
 from ellzero.surgery._shrink import Shrunk, expand_, shrink, shrink_to
-from ellzero.surgery.kept_indices import Kept, compose, slice_tensors
+from ellzero.surgery.kept_indices import KeptIndices, compose, slice_tensors
 from ellzero.surgery.rebind import rebind_
 from ellzero.surgery.selected_linear import SelectedLinear
 
 __all__ = [
     "Folded",
-    "Kept",
+    "KeptIndices",
     "SelectedLinear",
     "Shrunk",
     "compose",

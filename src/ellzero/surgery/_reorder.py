@@ -5,8 +5,10 @@ of n units, log2 n! bits (D. MacKay, Information Theory, Inference, and Learning
 """
 
 from collections.abc import Iterable
+from itertools import product
 
 import torch
+from jaxtyping import Bool, Int64
 from torch import Tensor, nn
 
 from ellzero.surgery._fold import check_equal, named_tensors, outputs
@@ -53,8 +55,25 @@ def reorder(model: nn.Module, example: Tensor) -> nn.Module:
     return result
 
 
-def _ranks(analysis: Analysis, written: Iterable[tuple[Tensor, Tensor | None]]) -> Tensor:
-    """Ranks every class of units, -1 for those that stay where they are.
+def _ranks(analysis: Analysis, written: Iterable[tuple[Tensor, Tensor | None]]) -> Int64[Tensor, " units"]:
+    """Ranks every class of units by the non-zero weights that it reads, -1 for those that stay where they are.
+
+    Args:
+        analysis: of the network.
+        written: the weights of the layers, with the classes of the units that their rows write.
+    """
+    counts = torch.zeros(analysis.units, dtype=torch.int64)
+    for tensor, along in written:
+        if along is not None:
+            counts.index_add_(0, along, torch.count_nonzero(tensor.flatten(1), dim=1).cpu())
+    order = torch.argsort(-counts, stable=True)
+    ranks = torch.empty_like(order)
+    ranks[order] = torch.arange(len(order))
+    return ranks.masked_fill(_immovable(analysis), -1)
+
+
+def _immovable(analysis: Analysis) -> Bool[Tensor, " units"]:
+    """Marks the classes of units that stay where they are.
 
     A tensor's units move all or none, and where some of them are in another tensor, too, all are: else one order would not fit both.
     """
@@ -67,27 +86,20 @@ def _ranks(analysis: Analysis, written: Iterable[tuple[Tensor, Tensor | None]]) 
     stays = torch.zeros(analysis.units, dtype=torch.bool)
     for ids in fixed:
         stays[analysis.labels[ids]] = True
-    sets = [torch.unique(analysis.labels[value.ids.flatten()]) for value in analysis.values]
-    for _ in range(len(sets) + 1):
+    classes_of_values = [torch.unique(analysis.labels[value.ids.flatten()]) for value in analysis.values]
+    for _ in range(len(classes_of_values) + 1):
         before = int(stays.sum())
-        for one in sets:
-            if bool(stays[one].any()):
-                stays[one] = True
+        for classes in classes_of_values:
+            if bool(stays[classes].any()):
+                stays[classes] = True
         if int(stays.sum()) == before:
             break
     sizes = torch.zeros(analysis.units, dtype=torch.int64)
-    for one in sets:
-        sizes[one] = torch.maximum(sizes[one], torch.tensor(len(one)))
-    for one in sets:  # a part of another's units: shortcuts that pad channels
-        if bool((sizes[one] != len(one)).any()):
-            for other in sets:
-                if bool(torch.isin(other, one).any()):
-                    stays[other] = True
-    counts = torch.zeros(analysis.units, dtype=torch.int64)
-    for tensor, along in written:
-        if along is not None:
-            counts.index_add_(0, along, torch.count_nonzero(tensor.flatten(1), dim=1).cpu())
-    order = torch.argsort(-counts, stable=True)
-    ranks = torch.empty_like(order)
-    ranks[order] = torch.arange(len(order))
-    return ranks.masked_fill(stays, -1)
+    for classes in classes_of_values:
+        sizes[classes] = torch.maximum(sizes[classes], torch.tensor(len(classes)))
+    # A part of another's units: shortcuts that pad channels.
+    parts = [classes for classes in classes_of_values if bool((sizes[classes] != len(classes)).any())]
+    for classes, others in product(parts, classes_of_values):
+        if bool(torch.isin(others, classes).any()):
+            stays[others] = True
+    return stays

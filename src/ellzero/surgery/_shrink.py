@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ellzero.surgery._fold import check_equal, named_tensors, outputs, write_folded_
 from ellzero.surgery.analysis import Analysis
-from ellzero.surgery.kept_indices import Kept, grid, slice_tensor
+from ellzero.surgery.kept_indices import KeptIndices, grid, slice_tensor
 from ellzero.surgery.known_modules import CONVOLUTIONS, NORMS, copied
 from ellzero.surgery.layer_operations import Dense
 from ellzero.surgery.selected_linear import SelectedLinear, select_features_
@@ -23,7 +23,7 @@ class Shrunk:
     """
 
     model: nn.Module
-    kept: Kept
+    kept: KeptIndices
 
 
 def shrink(model: nn.Module, example: Tensor, *, inputs: bool = False) -> Shrunk:
@@ -75,7 +75,7 @@ def _keep_features(operation: Dense, kept: dict[str, tuple[Tensor | None, ...]])
     kept[f"{operation.name}features"] = (live,)
 
 
-def shrink_to(model: nn.Module, kept: Kept) -> nn.Module:
+def shrink_to(model: nn.Module, kept: KeptIndices) -> nn.Module:
     """Copies a full model to the sizes that an earlier `shrink` found, as a checkpoint of the smaller one needs.
 
     Nothing is analysed or folded: the tensors are the full model's, sliced. Load the smaller model's state into the result,
@@ -94,7 +94,7 @@ def shrink_to(model: nn.Module, kept: Kept) -> nn.Module:
 
 
 @torch.no_grad()
-def _slice_(model: nn.Module, kept: Kept) -> None:
+def _slice_(model: nn.Module, kept: KeptIndices) -> None:
     touched: dict[str, nn.Module] = {}
     for name, indices in kept.items():
         path, _, leaf = name.rpartition(".")
@@ -130,7 +130,7 @@ def _slice_(model: nn.Module, kept: Kept) -> None:
 
 
 @torch.no_grad()
-def expand_(full: nn.Module, small: nn.Module, kept: Kept) -> None:
+def expand_(full: nn.Module, small: nn.Module, kept: KeptIndices) -> None:
     """Writes a smaller model's tensors back into the full-size model: zeros where units were removed.
 
     Removed channels of a batch normalisation get the running statistics of a new one (mean 0, variance 1).

@@ -1,15 +1,13 @@
 """How each module and function treats channels: builds the operations of `channels` from a traced network."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.fx.node import Node
+from torch.fx.node import Node, map_arg
 
-from ellzero.surgery.classes import classes
-from ellzero.surgery.constants import constant_of
 from ellzero.surgery.known_modules import (
     ACTIVATIONS,
     AVERAGE_POOLS,
@@ -55,7 +53,7 @@ class Analysis:
             self._visit(node)
         for operation in reversed(self.operations):
             operation.demand()
-        self.labels, self.kept = classes(self.units, self.unions, self.fixed, self.values)
+        self.labels, self.stays = _classes(self.units, self.unions, self.fixed, self.values)
 
     def value(self, shape: torch.Size, ids: Tensor, constant: Tensor | None = None, *, raw: bool = False) -> Value:
         """Creates a value; without constants none of its elements is constant."""
@@ -83,10 +81,10 @@ class Analysis:
         """Numbers the elements along a dimension whose units stay, None where all do."""
         if units is None:
             return None
-        stays = self.kept[self.labels[units]]
+        stays = self.stays[self.labels[units]]
         return None if stays.all() else torch.nonzero(stays).flatten()
 
-    # From here on: one rule each.
+    # From here on: one rule per kind of operation.
 
     def _visit(self, node: Node) -> None:
         if node.op == "output":
@@ -288,4 +286,74 @@ class Analysis:
                 self.fix(source)
             return self._pass(shape, sources, reduce(torch.add, [source.constant for source in sources]) * NAN)
 
-        return self._pass(shape, sources, constant_of(node, self.environment))
+        return self._pass(shape, sources, _constant_of(node, self.environment))
+
+
+def _classes(
+    units: int, unions: Sequence[tuple[Tensor, Tensor]], fixed: Sequence[Tensor], values: Sequence[Value]
+) -> tuple[Tensor, Tensor]:
+    """Labels units by class, by label propagation with pointer jumping, and decides which classes stay.
+
+    Units that are added to each other are of one class, which stays or goes as a whole.
+
+    Args:
+        units: how many units there are, numbered from 0.
+        unions: pairs of tensors of unit numbers; those at the same place in both are of one class.
+        fixed: numbers of units that stay in any case.
+        values: the tensors between the network's operations, with the units that are needed.
+
+    Returns:
+        The label of each unit, and for each label whether it stays.
+    """
+    labels = torch.arange(units)
+    left, right = (torch.cat(side) if unions else labels[:0] for side in (list(zip(*unions, strict=True)) or [(), ()]))
+    while True:
+        smallest = torch.minimum(labels[left], labels[right])
+        new = labels.scatter_reduce(0, labels[left], smallest, "amin").scatter_reduce(0, labels[right], smallest, "amin")
+        new = new[new]
+        if torch.equal(new, labels):
+            break
+        labels = new
+    stays = torch.zeros(units, dtype=torch.bool)
+    for ids in fixed:
+        stays[labels[ids]] = True
+    for value in values:
+        stays[labels[value.ids[value.need]]] = True
+    for value in values:  # no tensor may become empty
+        ids = labels[value.ids.flatten()]
+        if not stays[ids].any():
+            stays[ids[0]] = True
+    return labels, stays
+
+
+def _constant_of(node: Node, environment: Mapping[Node, Value | Tensor]) -> Tensor:
+    """Computes an elementwise operation on the constants of its operands, in float64.
+
+    Args:
+        node: the operation.
+        environment: what the operands are: values, or single numbers held by the network.
+
+    Returns:
+        The result's constants, NaN where it is not constant.
+    """
+
+    def constant(argument: Node) -> Any:
+        operand = environment[argument]
+        return operand.constant.clone() if isinstance(operand, Value) else operand.cpu().double().reshape(())
+
+    operands = [environment[argument] for argument in node.all_input_nodes]
+    sources = [operand for operand in operands if isinstance(operand, Value)]
+    args: Any = map_arg(node.args, constant)
+    kwargs: Any = map_arg(node.kwargs, constant)
+    name = name_of(node)
+    if name in ("float", "double", "contiguous", "to"):
+        result: Tensor = args[0]
+    elif callable(node.target):
+        result = node.target(*args, **kwargs)
+    else:
+        result = getattr(args[0], name)(*args[1:], **kwargs)
+    if name.removesuffix("_") in ("mul", "imul") and len(sources) == 2:
+        zero = (sources[0].constant == 0) | (sources[1].constant == 0)
+        return torch.where(zero, 0.0, result)
+    # Some activations and powers turn nan into a number.
+    return torch.where(reduce(torch.add, [source.constant for source in sources]).isnan(), NAN, result)

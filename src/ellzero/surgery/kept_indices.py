@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-Kept = Mapping[str, tuple[Tensor | None, ...]]
+KeptIndices = Mapping[str, tuple[Tensor | None, ...]]
 """Name of a parameter or buffer that got smaller -> for each dimension the kept indices of the full tensor, None for all.
 
 An entry `<layer>.features` says which features of its input a linear layer still reads (`shrink(..., inputs=True)`).
@@ -20,7 +20,7 @@ def slice_tensor(tensor: Tensor, indices: tuple[Tensor | None, ...]) -> Tensor:
     return tensor.clone()
 
 
-def slice_tensors(tensors: Mapping[str, Tensor], kept: Kept) -> dict[str, Tensor]:
+def slice_tensors(tensors: Mapping[str, Tensor], kept: KeptIndices) -> dict[str, Tensor]:
     """Slices tensors shaped as a full model's parameters (masks, moments, gradients) to those of the smaller one.
 
     Args:
@@ -33,7 +33,7 @@ def slice_tensors(tensors: Mapping[str, Tensor], kept: Kept) -> dict[str, Tensor
     return {name: slice_tensor(tensor, kept[name]) if name in kept else tensor for name, tensor in tensors.items()}
 
 
-def compose(outer: Kept, inner: Kept) -> dict[str, tuple[Tensor | None, ...]]:
+def compose(outer: KeptIndices, inner: KeptIndices) -> dict[str, tuple[Tensor | None, ...]]:
     """Joins two shrinkings: `outer` from the full model to a smaller one, `inner` from that to a still smaller one.
 
     Returns:

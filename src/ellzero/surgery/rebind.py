@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ellzero.surgery.kept_indices import Kept, slice_tensor
+from ellzero.surgery.kept_indices import KeptIndices, slice_tensor
 
 
-def rebind_(optimizer: torch.optim.Optimizer, old: nn.Module, new: nn.Module, kept: Kept) -> None:
+def rebind_(optimizer: torch.optim.Optimizer, old: nn.Module, new: nn.Module, kept: KeptIndices) -> None:
     """Replaces a model's parameters in an optimizer by those of the shrunk model, and slices their state alike.
 
     An optimizer that went on holding the old parameters would update tensors that no model reads. Parameter groups keep their
@@ -42,7 +42,7 @@ def rebind_(optimizer: torch.optim.Optimizer, old: nn.Module, new: nn.Module, ke
         optimizer.state[replaced[parameter][1]] = state
 
 
-def _slice_state(name: str, parameter: Tensor, state: dict[str, Any], kept: Kept) -> dict[str, Any]:
+def _slice_state(name: str, parameter: Tensor, state: dict[str, Any], kept: KeptIndices) -> dict[str, Any]:
     if name not in kept:
         return state
     sliced: dict[str, Any] = {}

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from ellzero.pruning.least_squares import damped, eliminate, kept_after, refit, squared_error
+from ellzero.pruning.least_squares import damped, eliminate, mask_after, refit, squared_error
 
 
 def problem(seed: int, n: int, samples: int = 40, rows: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
@@ -47,7 +47,7 @@ def test_the_first_and_the_last_but_one_mask_are_the_best_single_choices_and_cos
     elimination = eliminate(weight, gram, torch.ones(n, dtype=torch.bool))
     assert torch.equal(elimination.order.sort(1).values, torch.arange(n).expand(len(weight), n))
     for removed in range(n + 1):
-        kept = kept_after(elimination, torch.full((len(weight),), removed), n)
+        kept = mask_after(elimination, torch.full((len(weight),), removed), n)
         assert (~kept).sum(1).tolist() == [removed] * len(weight)
         error = squared_error(refit(gram, weight @ gram, kept) - weight, gram)
         torch.testing.assert_close(elimination.cost[:, :removed].sum(1), error, rtol=1e-6, atol=1e-7 * float(gram.diagonal().max()))
@@ -63,7 +63,7 @@ def test_the_gap_to_the_best_of_all_masks_is_small():
     for seed in range(30):
         inputs, weight = problem(seed, 8, rows=2)
         gram = inputs @ inputs.T
-        kept = kept_after(eliminate(weight, gram, torch.ones(8, dtype=torch.bool)), torch.full((2,), 4), 8)
+        kept = mask_after(eliminate(weight, gram, torch.ones(8, dtype=torch.bool)), torch.full((2,), 4), 8)
         error = squared_error(refit(gram, weight @ gram, kept) - weight, gram)
         ratios += [float(error[row]) / best_error(inputs, weight[row], 4) for row in range(2)]
     ratios.sort()
@@ -109,4 +109,4 @@ def test_with_nothing_prunable_nothing_is_removed():
     inputs, weight = problem(4, 5)
     elimination = eliminate(weight, inputs @ inputs.T, torch.zeros(5, dtype=torch.bool))
     assert elimination.order.shape == elimination.cost.shape == (3, 0)
-    assert kept_after(elimination, torch.zeros(3, dtype=torch.int64), 5).all()
+    assert mask_after(elimination, torch.zeros(3, dtype=torch.int64), 5).all()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ellzero.archive.load import load_model
 from ellzero.archive.save import save_model
 from ellzero.quantise.calibrate import Calibrated, LevelsByName
-from ellzero.quantise.feedback import Price, bits_of_levels, factor, round_with_feedback
+from ellzero.quantise.feedback import RoundingPrice, bits_of_levels, factorise, round_with_feedback
 from ellzero.quantise.fold_batchnorm import fold_batchnorm_, normalisations
 from ellzero.quantise.grids import UniformGrid
 from ellzero.quantise.moments import Moments
@@ -92,8 +92,8 @@ def test_feedback_never_leaves_a_row_a_larger_error_than_plain_rounding_and_revi
         groups, n, n, generator=generator, dtype=torch.float64
     )
     gram = rows.mT @ rows
-    paid = None if price is None else Price(curvature=1.0, nats_per_bit=price)
-    levels = round_with_feedback(weight, factor(gram, damping), step, paid)
+    paid = None if price is None else RoundingPrice(curvature=1.0, nats_per_bit=price)
+    levels = round_with_feedback(weight, factorise(gram, damping), step, paid)
     assert torch.equal(levels, levels.round())
     assert not levels[weight == 0].any()
     if paid is not None:
@@ -107,7 +107,7 @@ def test_feedback_removes_most_of_the_error_where_inputs_are_correlated(generato
     weight = torch.randn(1, 16, 100, generator=generator, dtype=torch.float64)
     rows = torch.randn(400, 12, generator=generator, dtype=torch.float64) @ torch.randn(12, 100, generator=generator, dtype=torch.float64)
     rows += 0.1 * torch.randn(400, 100, generator=generator, dtype=torch.float64)
-    levels = round_with_feedback(weight, factor((rows.T @ rows)[None], 1e-4), 0.5)
+    levels = round_with_feedback(weight, factorise((rows.T @ rows)[None], 1e-4), 0.5)
     found = (rows @ (weight - levels * 0.5)[0].T).square().sum()
     plain = (rows @ (weight - torch.round(weight / 0.5) * 0.5)[0].T).square().sum()
     assert found < plain / 5
@@ -127,15 +127,15 @@ def test_feedback_is_the_sequence_of_conditional_least_squares(generator: torch.
         left[:, later] = weight[0, :, later] + torch.linalg.solve(damped[later, later], damped[later, : j + 1] @ error.T).T
     from ellzero.quantise.feedback import _round
 
-    assert torch.equal(_round(weight, factor(gram, 1e-3).upper, 0.3, None, None)[0], wanted)
+    assert torch.equal(_round(weight, factorise(gram, 1e-3).upper, 0.3, None, None)[0], wanted)
 
 
 def test_a_price_on_bits_makes_levels_cheaper(generator: torch.Generator) -> None:
     weight = torch.randn(1, 20, 30, generator=generator, dtype=torch.float64)
-    found = factor(torch.eye(30, dtype=torch.float64)[None], 1e-4)
+    found = factorise(torch.eye(30, dtype=torch.float64)[None], 1e-4)
     sizes = []
     for nats in (0.0, 1e-2, 1e-1):
-        levels = round_with_feedback(weight, found, 0.5, Price(curvature=1.0, nats_per_bit=nats))
+        levels = round_with_feedback(weight, found, 0.5, RoundingPrice(curvature=1.0, nats_per_bit=nats))
         sizes.append(float(bits_of_levels(levels)[levels.abs().long()].sum()))
         assert (levels.abs() <= torch.round(weight / 0.5).abs()).all()
     assert sizes[0] > sizes[1] > sizes[2]

@@ -8,7 +8,7 @@ from ellzero.codec.network.network_file import read_network
 from ellzero.codec.network.stored_grids import Uniform
 from ellzero.codec.network.tensors import ExactTensor, exact
 from ellzero.quantise.grids import UniformGrid
-from ellzero.quantise.shared_step import SharedStep, shared_step
+from ellzero.quantise.shared_step import SharedStep
 
 
 @pytest.fixture
@@ -45,11 +45,11 @@ def packed(network: list[ExactTensor], quantise: SharedStep | UniformGrid) -> tu
 @pytest.mark.parametrize("error", [0.01, 0.03])
 def test_the_error_is_the_one_that_is_asked_for(error: float, network: list[ExactTensor]) -> None:
     # Steps are rounded up by up to a 16th.
-    assert 0.97 * error < packed(network, shared_step(network, error))[1] < 1.07 * error
+    assert 0.97 * error < packed(network, SharedStep.at_error(network, error))[1] < 1.07 * error
 
 
 def test_at_equal_error_it_takes_fewer_bytes_than_an_equal_error_of_each_tensor(network: list[ExactTensor]) -> None:
-    shared = packed(network, shared_step(network, 0.03))
+    shared = packed(network, SharedStep.at_error(network, 0.03))
     each = packed(network, UniformGrid(error=0.03, vectors=0.003))
     assert shared[1] < 1.07 * each[1]
     assert shared[0] < 0.97 * each[0]
@@ -72,9 +72,9 @@ def test_vectors_have_steps_of_their_own_and_huge_numbers_stay_exact() -> None:
 
 def test_bad_options_are_refused(network: list[ExactTensor]) -> None:
     with pytest.raises(ValueError, match="error=1"):
-        shared_step(network, 1.0)
+        SharedStep.at_error(network, 1.0)
     with pytest.raises(ValueError, match="step=0"):
         SharedStep(step=0.0)
     with pytest.raises(ValueError, match="'bad' has numbers that are not finite"):
-        shared_step([exact("bad", np.array([[1.0, np.nan]]))])
-    assert shared_step([]).step == 1.0
+        SharedStep.at_error([exact("bad", np.array([[1.0, np.nan]]))])
+    assert SharedStep.at_error([]).step == 1.0

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from ellzero.cli.options.pack import GridName, Pack
 from ellzero.codec.network.tensors import Entry
 from ellzero.quantise.grids import LogGrid, Quantiser, UniformGrid
-from ellzero.quantise.shared_step import shared_step
+from ellzero.quantise.shared_step import SharedStep
 
 
 def chosen_grid(options: Pack, tensors: Iterable[Entry]) -> Quantiser | None:
@@ -24,6 +24,6 @@ def chosen_grid(options: Pack, tensors: Iterable[Entry]) -> Quantiser | None:
         case GridName.UNIFORM:
             return UniformGrid(error=options.error, vectors=options.error / 10)
         case GridName.SHARED:
-            return shared_step(tensors, options.error)
+            return SharedStep.at_error(tensors, options.error)
         case _:
             return None
