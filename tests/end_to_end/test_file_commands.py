@@ -437,5 +437,5 @@ def test_the_text_of_the_demo_is_smaller_than_xz_makes_it(capsys: pytest.Capture
     compress_demo()
     said = capsys.readouterr().out
     assert "restored bit for bit" in said
-    xz, ours = (int(line.split()[2].replace(",", "")) for line in said.splitlines() if "bits a byte" in line)
+    xz, ours = (int(line.split()[2].replace(",", "")) for line in said.splitlines() if "bits per byte" in line)
     assert ours < 0.85 * xz

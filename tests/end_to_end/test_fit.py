@@ -85,3 +85,28 @@ def test_the_command_says_it_in_one_line_and_leaves_nothing(
     assert len(said.err.splitlines()) == 1
     assert said.out == ""
     assert not (tmp_path / "run").exists()
+
+
+def with_seed(*, seed: int) -> nn.Module:
+    return nn.Linear(seed + 1, 1)
+
+
+def with_anything(**options: int) -> nn.Module:
+    return nn.Linear(options["seed"] + 1, 1)
+
+
+def without_seed() -> nn.Module:
+    return nn.Linear(1, 1)
+
+
+def broken(*, seed: int) -> nn.Module:
+    raise TypeError(f"the seed {seed} is not what is wrong")
+
+
+def test_a_factory_gets_the_seed_if_it_takes_one():
+    for factory, size in ((with_seed, 8), (with_anything, 8), (without_seed, 1)):
+        model = network(f"{__name__}:{factory.__name__}", 7)
+        assert isinstance(model, nn.Linear)
+        assert model.in_features == size
+    with pytest.raises(TypeError, match="not what is wrong"):
+        network(f"{__name__}:broken", 7)

@@ -68,7 +68,7 @@ def open_output(
     Args:
         path: a file, or `-` for standard output.
         source: what is read meanwhile, a file or `-`, which the output must not be.
-        others: more files that are read meanwhile.
+        others: further files that are read meanwhile.
         force: whether an existing file is overwritten, and bytes go to a terminal.
         terminal: whether what is written is fit for a terminal.
         keep: whether the output takes over the permissions and times of `source`.

@@ -1,4 +1,4 @@
-"""File manners, the same for everything that writes: whole files or none."""
+"""Writes whole files or none."""
 
 import os
 import stat
@@ -17,8 +17,8 @@ def replacing(path: Path, *, overwrite: bool = True, like: os.stat_result | None
 
     Args:
         path: the file to write; its folder must exist.
-        overwrite: whether a file that is there at the end, also one made in the meantime, gives way.
-        like: what another file's `stat` gave, whose permissions and times this one takes over.
+        overwrite: whether an existing file is replaced, also one that was made in the meantime.
+        like: the `stat` of another file, whose permissions and times the new file takes over.
 
     Yields:
         The temporary file, binary, which nobody else can read until it is finished.

@@ -1,4 +1,4 @@
-"""The coders that `ellzero bench` knows: each at its smallest output, in memory, on one thread."""
+"""The coders that `ellzero bench` knows, with the settings of their smallest output, in memory, on one thread."""
 
 import bz2
 import importlib
@@ -18,9 +18,9 @@ class Coder:
     """Both directions of a coder.
 
     Args:
-        compress: gives the compressed bytes.
-        decompress: gives them back.
-        is_program: whether it is another program, whose start is counted and whose memory is not known.
+        compress: returns the compressed bytes.
+        decompress: returns the original bytes.
+        is_program: whether it is a program of its own, whose start is counted and whose memory is not known.
     """
 
     compress: Callable[[bytes], bytes]
@@ -30,12 +30,12 @@ class Coder:
 
 @dataclass(frozen=True, kw_only=True)
 class Other:
-    """A coder beside which ellzero is measured.
+    """A coder with which ellzero is compared.
 
     Args:
-        package: the module that it is in.
-        load: imports it.
-        program: a program that does the same where there is no such module; its name and a function that runs it.
+        package: the module of the coder.
+        load: imports the module and returns the coder.
+        program: the name of a program that does the same where the module is not installed, and a function that returns its coder.
     """
 
     package: str
@@ -61,7 +61,7 @@ def coder(name: str) -> Coder:
 
 
 def missing(name: str) -> bool:
-    """Says whether neither the package that a coder is in nor a program that does the same is installed."""
+    """Tells whether neither the package that a coder is in nor a program that does the same is installed."""
     other = OTHERS[name]
     return not _has_package(other) and (other.program is None or shutil.which(other.program[0]) is None)
 

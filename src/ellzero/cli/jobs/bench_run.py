@@ -14,16 +14,16 @@ from ellzero.files.streams import open_input
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a coder made of a file, or of several.
+    """The measurements of a coder on a file, or on several.
 
     Attributes:
-        file: its name.
-        coder: and its level.
-        original_bytes: of the file.
-        compressed_bytes: everything counted.
-        compress_seconds: wall time.
-        decompress_seconds: wall time.
-        memory_bytes: the most of either direction, beyond the interpreter, its modules and the file; None where the system does not tell,
+        file: the name of the file.
+        coder: the name of the coder, with its level.
+        original_bytes: size of the file.
+        compressed_bytes: size of the compressed file, headers included.
+        compress_seconds: wall time of compression.
+        decompress_seconds: wall time of decompression.
+        memory_bytes: peak of both directions, beyond the interpreter, its modules and the file; None where the system does not tell,
             and of programs of their own.
     """
 
@@ -37,17 +37,17 @@ class Result:
 
     @property
     def bits_per_byte(self) -> float:
-        """Of the compressed file a byte of the original."""
+        """Bits of the compressed file per byte of the original."""
         return 8 * self.compressed_bytes / self.original_bytes
 
     @property
     def compress_rate(self) -> float:
-        """Of the original, in kB/s."""
+        """Speed in kB/s of the original."""
         return self.original_bytes / max(self.compress_seconds, 1e-9) / 1000
 
     @property
     def decompress_rate(self) -> float:
-        """Of the original, in kB/s."""
+        """Speed in kB/s of the original."""
         return self.original_bytes / max(self.decompress_seconds, 1e-9) / 1000
 
 
@@ -55,12 +55,12 @@ def measure(name: str, file: Path) -> Result:
     """Compresses and restores a file in another process.
 
     Args:
-        name: of the coder.
+        name: the name of the coder.
         file: the file.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the coder failed, or gave back something else.
+        ValueError: the coder failed, or returned other bytes.
     """
     with open_input(file):
         pass

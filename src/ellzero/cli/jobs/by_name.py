@@ -76,9 +76,10 @@ def imported(reference: str) -> Any:
 
 
 def dataset_for(model_name: str, data: str | None) -> tuple[Dataset, str | None]:
-    """Chooses the data set of a network: its own for digits and for the networks of CIFAR-10, else by `data`.
+    """Chooses the data set of a network and the directory of its files.
 
-    `data` is a data set's name, or a directory; one whose name contains "fashion" holds Fashion-MNIST, "cifar" CIFAR-10.
+    `digits-mlp` reads the digits, and the networks for CIFAR-10 read that. For any other network `data` decides: a data set's name, or a
+    directory, in which Fashion-MNIST is expected if its name contains "fashion", and CIFAR-10 if it contains "cifar".
     """
     if model_name == "digits-mlp":
         return Dataset.DIGITS, data
@@ -141,5 +142,5 @@ def image_problem(
 
 
 def resident(images: Images) -> Resident:
-    """Batches images in their order, for measuring."""
+    """Makes batches of images in their order, for measuring."""
     return Resident(images.inputs, images.labels, batch_size=min(2000, len(images)), seed=0, shuffle=False, white=images.white)

@@ -32,11 +32,11 @@ _DECODING = 8.0  # microseconds per byte, where the level is not known
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What decoding may take.
+    """Limits of decoding.
 
     Args:
-        max_size: bytes of output; None for any number.
-        memory: bytes of the model; None for what any level takes.
+        max_size: bytes of output; None for no limit.
+        memory: bytes of the model; None for the memory of the largest level.
     """
 
     max_size: int | None
@@ -47,7 +47,7 @@ class Limits:
         """Reads both from the command line.
 
         Raises:
-            UsageError: one is no size.
+            UsageError: a text is no size.
         """
         return cls(
             max_size=None if max_size is None else num_bytes(max_size),
@@ -123,10 +123,10 @@ def check_outputs(options: Compress | Decompress) -> None:
 
 
 class Prefixed:
-    """A file, some bytes of which were read already; a pipe cannot be wound back.
+    """A file whose first bytes were read already, as a pipe cannot be rewound.
 
     Args:
-        prefix: those bytes.
+        prefix: the bytes that were read.
         file: the rest.
     """
 
@@ -166,7 +166,7 @@ def compress_file(source: Path, options: Compress, memory: int | None) -> None:
             _verify(copy, original, source, options, memory)
     said = f"{original.size:,} -> {size:,} bytes"
     if original.size:
-        said += f" ({100 * size / original.size:.2f} %, {8 * size / original.size:.3f} bits a byte)"
+        said += f" ({100 * size / original.size:.2f} %, {8 * size / original.size:.3f} bits per byte)"
     _report(options, source, output, said + (", verified" if options.verify else ""), original.size, started)
 
 
@@ -190,7 +190,7 @@ def decompress_file(source: Path, options: Decompress, limits: Limits) -> None:
 
 
 def verify_file(source: Path, options: Verify, limits: Limits) -> None:
-    """Decodes a file and keeps nothing.
+    """Decodes a file and writes nothing.
 
     Raises:
         OSError: the file is missing or cannot be read.
@@ -261,7 +261,7 @@ def _decode(reader: Source, writer: Sink | None, source: Path, limits: Limits, *
 
 
 def _announced(reader: Source) -> int | None:
-    """Returns the size of the original, which stands at the end of the file; None where that cannot be reached, or is damaged."""
+    """Returns the size of the original, which stands at the end of the file; None where the file cannot be rewound or is damaged."""
     if not isinstance(reader, io.BufferedReader) or not reader.seekable():
         return None
     start = reader.tell()
@@ -278,7 +278,7 @@ def _announced(reader: Source) -> int | None:
 
 
 def skip_linear_algebra() -> None:
-    """Spares numba the import of scipy.linalg, which takes a fifth of a second and is there to multiply matrices: no kernel does."""
+    """Keeps numba from importing scipy.linalg, which takes a fifth of a second and multiplies matrices, which no kernel does."""
     modules: dict[str, Any] = sys.modules
     if "numba.np.arraymath" in modules or "scipy.linalg" in modules:
         return
@@ -291,7 +291,7 @@ def skip_linear_algebra() -> None:
 
 @contextmanager
 def _removing(source: Path, output: Path, options: Compress | Decompress) -> Generator[Callable[[BinaryFile], None], None, None]:
-    """Removes the input at the end, if asked to. Yields what is to be called with the opened input before it is read."""
+    """Removes the input at the end, if asked to. Yields a function that is called with the opened input before it is read."""
     opened: list[os.stat_result] = []
     if options.rm:
         check_removable(source)
@@ -302,7 +302,7 @@ def _removing(source: Path, output: Path, options: Compress | Decompress) -> Gen
 
 @contextmanager
 def _readable(writer: BinaryFile, *, standard: bool) -> Generator[tuple[Sink, BinaryIO], None, None]:
-    """Yields where to write, and a file from which the same can be read afterwards."""
+    """Yields a file to write to, and a file from which the same bytes can be read afterwards."""
     if not standard and stat.S_ISREG(os.fstat(writer.fileno()).st_mode):
         with os.fdopen(os.dup(writer.fileno()), "rb") as copy:
             yield writer, copy
@@ -324,7 +324,7 @@ class _Both:
 
 
 def _output(source: Path, options: Compress | Decompress) -> Path | None:
-    """Returns what the command line says of the output; None where the name of the input decides."""
+    """Returns the output that the command line names; None where the name of the input decides."""
     if to_standard(options) or (str(source) == STANDARD and options.output is None):
         return Path(STANDARD)
     return options.output
@@ -352,7 +352,7 @@ def _size(file: BinaryFile) -> int | None:
 
 
 def _report(options: Compress | Decompress, source: Path, output: Path, what: str, size: int, started: float) -> None:
-    """Says what came of a file, if asked, or if somebody looks and the output is a file."""
+    """Prints the sizes and the speed, if asked to, or if stderr is a terminal and the output a file."""
     if options.quiet or not (options.verbose or (sys.stderr.isatty() and str(output) != STANDARD)):
         return
     rate = size / 1000 / max(time.monotonic() - started, 1e-3)

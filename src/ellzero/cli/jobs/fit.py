@@ -1,4 +1,4 @@
-"""Whether a network can read the data at all: found out on two samples before a run begins, and said in one line."""
+"""Checks before a run begins, on two samples, whether a network can read the data."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -26,8 +26,8 @@ def require_fit(model: nn.Module, problem: Problem, name: str) -> None:
 
     Args:
         model: the network.
-        problem: what it is to be trained on.
-        name: what the command line calls the network.
+        problem: the data that it is to be trained on.
+        name: the network's name on the command line.
 
     Raises:
         ValueError: the network cannot read the inputs, or has no output for some class.
@@ -54,7 +54,7 @@ def require_fit(model: nn.Module, problem: Problem, name: str) -> None:
 
 
 def _pair(batch: Any) -> tuple[Tensor, Tensor] | None:
-    """Finds inputs and labels, where a batch is that and not empty."""
+    """Returns inputs and labels where a batch consists of these and is not empty."""
     if not isinstance(batch, (tuple, list)):
         return None
     parts = cast("Sequence[Any]", batch)

@@ -40,18 +40,18 @@ class Data:
     """The description of a data file.
 
     Attributes:
-        file: its name.
-        kind: data.
-        version: of the format.
-        original_bytes: of what was compressed.
-        compressed_bytes: of the file.
-        ratio: compressed over original; None of an empty file.
-        blocks: how many, including those stored.
-        stored_blocks: those that did not compress.
+        file: the name of the file.
+        kind: `data`.
+        version: version of the format.
+        original_bytes: size of the original.
+        compressed_bytes: size of the file.
+        ratio: compressed over original size; None for an empty file.
+        blocks: number of blocks, including those stored.
+        stored_blocks: number of blocks that did not compress.
         level: 1 to 9; None where all blocks are stored.
-        memory_bytes: that decoding needs, beside the interpreter's.
-        seconds: that decoding roughly takes on one core.
-        sha256: of the original, in hexadecimal digits.
+        memory_bytes: memory that decoding needs, beside the interpreter's.
+        seconds: estimated time of decoding on one core.
+        sha256: hash of the original, in hexadecimal digits.
     """
 
     file: str
@@ -73,16 +73,16 @@ class Network:
     """The description of a network file.
 
     Attributes:
-        file: its name.
-        kind: network.
-        version: of the format.
-        original_bytes: of the tensors in memory, tied ones once.
-        compressed_bytes: of the file.
-        ratio: compressed over original; None of an empty network.
-        tensors: how many, tied ones too.
-        scalars: numbers in them, tied ones once.
-        nonzeros: those that are not zero.
-        bits_per_scalar: of the file; None of an empty network.
+        file: the name of the file.
+        kind: `network`.
+        version: version of the format.
+        original_bytes: size of the tensors in memory, tied ones once.
+        compressed_bytes: size of the file.
+        ratio: compressed over original size; None for an empty network.
+        tensors: number of tensors, including tied ones.
+        scalars: numbers in the tensors, tied ones once.
+        nonzeros: how many of these are not zero.
+        bits_per_scalar: bits of the file per number; None for an empty network.
     """
 
     file: str
@@ -98,7 +98,7 @@ class Network:
 
 
 def look(path: Path) -> Data | Network:
-    """Looks at a file.
+    """Describes a file.
 
     Raises:
         OSError: the file is missing, or cannot be read.

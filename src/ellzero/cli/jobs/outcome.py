@@ -1,4 +1,4 @@
-"""What comes of a finished run: figures on the test data, a record, pictures, and the table on the terminal."""
+"""The results of a finished run: figures on the test data, a record, pictures, and the table on the terminal."""
 
 import copy
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What `ellzero pack` does where it needs the network itself, with torch at hand: calibration, and folding of batch normalisation."""
+"""What `ellzero pack` does where it needs the network itself, and torch: calibration, and folding of batch normalisation."""
 
 import json
 import re
@@ -31,7 +31,7 @@ from ellzero.training.batches import plain_batches
 from ellzero.training.problem import Problem
 
 SAMPLES, MADE_UP = 128, 64
-# Inputs that are made up are trusted less. Chosen on training images.
+# Synthetic inputs are trusted less. Chosen on training images.
 DAMPING, MADE_UP_DAMPING = 0.01, 0.05
 
 
@@ -39,8 +39,8 @@ def pack_model(options: Pack, file: Sink, *, calibrate: bool) -> SaveReport:
     """Packs a network whose architecture is known.
 
     Args:
-        options: what the command line says.
-        file: where to.
+        options: the options of the command.
+        file: the file to write to.
         calibrate: whether weights are quantised by inputs; otherwise by `options.quantise`, once batch normalisation is folded.
 
     Raises:
@@ -66,8 +66,8 @@ def pack_model(options: Pack, file: Sink, *, calibrate: bool) -> SaveReport:
             return write_model(file, *quantise.apply(model))
     sample = torch.zeros(2, *shape_of(options.input or ""))
     with _one_line(name), evaluating(model):
-        found = normalisations(model, sample, call_model)
-    fold_batchnorm_([(model.get_submodule(layer), model.get_submodule(norm)) for layer, norm in found.items()])
+        pairs = normalisations(model, sample, call_model)
+    fold_batchnorm_([(model.get_submodule(layer), model.get_submodule(norm)) for layer, norm in pairs.items()])
     tensors = (from_torch(name, parameter) for name, parameter in model.named_parameters())
     return write_model(file, model, chosen_grid(options, tensors))
 
@@ -76,9 +76,9 @@ def pack_as(options: Pack, file: Sink, name: str) -> SaveReport:
     """Packs a network as it stands in its file, checked against its architecture, whose buffers no grid holds.
 
     Args:
-        options: what the command line says.
-        file: where to.
-        name: of the architecture.
+        options: the options of the command.
+        file: the file to write to.
+        name: the architecture's name.
 
     Raises:
         ValueError: the architecture is another one, or the network is damaged.
@@ -95,7 +95,7 @@ def pack_as(options: Pack, file: Sink, name: str) -> SaveReport:
 
 
 def architecture_of_run(path: Path) -> str:
-    """Looks up what a run of `ellzero sparsify` was a run of.
+    """Reads the name of the network that a run of `ellzero sparsify` trained.
 
     Args:
         path: the folder of the run.
@@ -111,13 +111,13 @@ def architecture_of_run(path: Path) -> str:
 
 
 def checked(entries: Iterable[Entry], model: nn.Module, path: Path, name: str) -> Iterator[Entry]:
-    """Passes tensors on, each checked against a model.
+    """Checks tensors against a model and yields them.
 
     Args:
         entries: the tensors.
         model: the architecture that they should be of.
         path: where they come from, for messages.
-        name: of the architecture, for messages.
+        name: the architecture's name, for messages.
 
     Raises:
         ValueError: names or shapes differ.
@@ -127,10 +127,10 @@ def checked(entries: Iterable[Entry], model: nn.Module, path: Path, name: str) -
     for entry in entries:
         if entry.name not in state:
             raise ValueError(f"{path} has a tensor {entry.name!r}, which {name} lacks: say the architecture that it is of, --model")
-        found, shape = shapes[entry.of] if isinstance(entry, Tied) else entry.shape, tuple(state[entry.name].shape)
-        if found != shape:
-            raise ValueError(f"{entry.name!r} has the shape {found} in {path} and {shape} in {name}")
-        shapes[entry.name] = found
+        stored_shape, shape = shapes[entry.of] if isinstance(entry, Tied) else entry.shape, tuple(state[entry.name].shape)
+        if stored_shape != shape:
+            raise ValueError(f"{entry.name!r} has the shape {stored_shape} in {path} and {shape} in {name}")
+        shapes[entry.name] = stored_shape
         yield entry
     # Modules themselves know which of their tensors older files may lack.
     missing = model.load_state_dict({entry: state[entry] for entry in shapes}, strict=False).missing_keys
@@ -144,7 +144,7 @@ def load_tensors(model: nn.Module, path: Path, name: str) -> nn.Module:
     Args:
         model: its architecture.
         path: the network, as `tensors_of` takes it.
-        name: of the architecture, for messages.
+        name: the architecture's name, for messages.
 
     Raises:
         ValueError: names or shapes differ, or the network is damaged.
@@ -163,13 +163,13 @@ def calibration_inputs(data: str, name: str, model: nn.Module, samples: int) -> 
 
     Args:
         data: a data set's folder or name, or `module:function` that returns a batch, batches, or a `Problem`.
-        name: of the network, which decides what data set a folder holds; see `dataset_for`.
+        name: the network's name, which decides what data set a folder holds; see `dataset_for`.
         model: the network.
-        samples: how many inputs are taken of a data set or a `Problem`, from its beginning.
+        samples: the number of inputs that are taken from the beginning of a data set or a `Problem`.
 
     Raises:
-        ValueError: the function returns nothing of the kind, or no batch.
-        FileNotFoundError: the data set is not there.
+        ValueError: the function returns something else, or no batch.
+        FileNotFoundError: the files of the data set are missing.
     """
     if ":" in data and not Path(data).exists():
         made = imported(data)()
@@ -193,20 +193,20 @@ def calibration_inputs(data: str, name: str, model: nn.Module, samples: int) -> 
 
 def _inputs_of(batches: Iterable[Any], samples: int) -> list[Tensor]:
     """Takes the first inputs of batches of inputs and targets."""
-    found: list[Tensor] = []
+    taken: list[Tensor] = []
     for inputs, _ in batches:
-        found.append(inputs[:samples])
-        samples -= len(found[-1])
+        taken.append(inputs[:samples])
+        samples -= len(taken[-1])
         if samples == 0:
             break
-    return found
+    return taken
 
 
 def shape_of(text: str) -> tuple[int, ...]:
     """Reads a shape such as 3x32x32.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text is no shape.
     """
     if not re.fullmatch(r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8})*", text):
         raise UsageError(f"--input {text}: expected the shape of one input without the batch, such as 3x32x32 or 784")
@@ -215,7 +215,7 @@ def shape_of(text: str) -> tuple[int, ...]:
 
 @contextmanager
 def _one_line(name: str) -> Generator[None]:
-    """Says in a line what goes wrong in a network that is run on inputs which it does not take."""
+    """Turns an error of a network that is run on inputs which it does not take into a `ValueError` of one line."""
     try:
         yield
     except (RuntimeError, IndexError, KeyError, AttributeError) as error:

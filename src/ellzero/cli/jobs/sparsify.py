@@ -42,7 +42,7 @@ def run_and_measure(options: Sparsify, preset: Preset | None = None) -> Outcome:
     """Selects a network, then measures it; the test data are read when the network is final.
 
     Args:
-        options: what the command line says.
+        options: the options of the command.
         preset: settings in place of those that `options.recipe` names.
 
     Raises:
@@ -80,7 +80,7 @@ def run_and_measure(options: Sparsify, preset: Preset | None = None) -> Outcome:
 
 
 def with_options(preset: Preset, options: Sparsify) -> Preset:
-    """Replaces what the command line says of a preset.
+    """Replaces the parts of a preset that the command line gives.
 
     Raises:
         ValueError: options that contradict each other.
@@ -105,7 +105,7 @@ def with_options(preset: Preset, options: Sparsify) -> Preset:
 
 
 def problem_for(options: Sparsify, preset: Preset, model: nn.Module) -> Problem:
-    """Finds the data: a user's `module:function`, or an image set known by name.
+    """Returns the data: a user's `module:function`, or an image set known by name.
 
     Raises:
         ValueError: the function does not return a `Problem`, or a network of the user's own comes without data.

@@ -48,17 +48,18 @@ class Pack:
     lossless: bool = False
     """Keep every bit, which is what happens without --quantise."""
     ratio: float = 1.3
-    """Of neighbouring magnitudes on the logarithmic grid."""
+    """Ratio of neighbouring magnitudes on the logarithmic grid."""
     error: float = 0.03
-    """Root mean square of the change of a tensor on the uniform grid, over that of its weights; vectors get a tenth of it."""
+    """Root mean square of the change of a tensor on the uniform grid, relative to that of its weights; a tenth of it for vectors."""
     model: Annotated[str | None, tyro.conf.arg(metavar="NAME|MODULE:FACTORY")] = None
     """The network's architecture: a name that `ellzero sparsify` takes, or module:factory. Names and shapes are checked against it, and
-    its running statistics and counters stay exact on every grid. To calibration and folding a run's folder says it by itself."""
+    its running statistics and counters stay exact on every grid. The folder of a run names its architecture itself, for calibration and
+    folding."""
     data: Annotated[str | None, tyro.conf.arg(metavar="DIR|NAME|MODULE:FUNCTION")] = None
     """Unlabelled inputs to calibrate by: a data set's folder or name, of which the first training images are taken, or module:function
     that returns a batch, or batches, as the network takes them."""
     samples: int | None = None
-    """How many inputs are taken of a data set, 128 by default, or made up without data, 64."""
+    """The number of inputs: taken from a data set (128 by default), or synthesised without data (64)."""
     input: Annotated[str | None, tyro.conf.arg(metavar="SHAPE")] = None
     """Shape of one input, such as 3x32x32, for --quantise calibrated and --fold-batchnorm without --data."""
     nats_per_kilobyte: float = 1.6e-4
