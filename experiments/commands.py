@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent
 
 
 class CommandLine:
-    """A command line of subcommands, each with what it calls.
+    """A command line of subcommands; every subcommand calls a function.
 
     Args:
         description: what `--help` prints, the experiment's own docstring.
@@ -41,7 +41,7 @@ class CommandLine:
         return parser
 
     def run(self, words: Sequence[str] | None = None) -> None:
-        """Parses the words, those of the process by default, and calls what they name."""
+        """Parses the words, those of the process by default, and calls the subcommand that they name."""
         given = self._parser.parse_args(words)
         given.call(given)
 
@@ -107,15 +107,15 @@ def dense_only(preset: Any, epochs: int) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Networks:
-    """Runs that train a network each, by the name of a configuration and a seed. A run is one line of the results.
+    """Runs that train one network per configuration and seed. A run is one line of the results.
 
     Attributes:
-        module: the experiment's own, as `python -m` takes it; each run is a process of it.
+        module: the experiment's own module, as `python -m` takes it; a run is a process of it.
         model: the network, as `ellzero sparsify` names it.
         results: the file of the records.
-        configurations: lists what makes each recipe, by name.
-        seeds: those of a `run` that names none.
-        details: what a record keeps of a recipe after its run beside its figures.
+        configurations: lists, by name, the functions that make the recipes.
+        seeds: the seeds of a `run` that names none.
+        details: recipe -> what its record holds after the run, beside the figures.
     """
 
     module: str
@@ -130,12 +130,12 @@ class Networks:
         return {(line["recipe"], line["seed"]): line for line in records(self.results)}
 
     def one(self, name: str, seed: int, keep: Path | None = None) -> None:
-        """Runs one configuration with one seed in this process, and records it unless there is a record of it: that one stays.
+        """Runs one configuration with one seed in this process, and records it; an existing record stays as it is.
 
         Args:
-            name: of the configuration.
-            seed: of the run.
-            keep: the folder in which the run's own, NAME-SEED, is kept; a temporary one by default.
+            name: the configuration.
+            seed: the seed of the run.
+            keep: the folder in which the folder of the run, NAME-SEED, stays; None for a temporary folder.
         """
         check_names("configuration", [name], self.configurations())
         self._check_folders([(name, seed)], keep)
@@ -160,15 +160,15 @@ class Networks:
         append_line(self.results, replace(outcome.record, recipe=name, details=details))
 
     def run(self, names: Sequence[str], seeds: Sequence[int], jobs: int, keep: Path | None = None) -> None:
-        """Runs what is not recorded yet, one process a run, one thread each; exit status 1 where a run failed.
+        """Runs what is not recorded yet, one process per run and one thread per process; exit status 1 where a run failed.
 
-        Every configuration has its first seed before any has its second, so that what there is can be compared at any time.
+        Every configuration runs its first seed before any runs its second, so that the records can be compared at any time.
 
         Args:
-            names: of configurations.
-            seeds: of the runs.
-            jobs: how many run at once.
-            keep: as of `one`.
+            names: the configurations.
+            seeds: the seeds of the runs.
+            jobs: number of runs at once.
+            keep: as in `one`.
         """
         check_names("configuration", names, self.configurations())
         if jobs < 1:
@@ -176,11 +176,11 @@ class Networks:
         done = self.recorded()
         waiting = [key for key in dict.fromkeys((name, seed) for seed in seeds for name in names) if key not in done]
         self._check_folders(waiting, keep)
-        kept = [] if keep is None else ["--keep", str(keep)]
+        options = [] if keep is None else ["--keep", str(keep)]
 
         def succeeds(key: tuple[str, int]) -> bool:
             name, seed = key
-            command = [sys.executable, "-m", self.module, "one", name, str(seed), *kept]
+            command = [sys.executable, "-m", self.module, "one", name, str(seed), *options]
             status = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False).returncode
             print(f"{name} seed {seed}: {'done' if status == 0 else f'failed with status {status}'}", flush=True)
             return status == 0
@@ -201,10 +201,10 @@ class Networks:
         run.add_argument("--configurations", nargs="+", required=True, metavar="NAME")
         run.add_argument("--seeds", nargs="+", type=int, default=list(self.seeds), metavar="SEED")
         run.add_argument("--jobs", type=int, default=2, metavar="N", help="how many run at once (default: 2)")
-        one = line.add("one", lambda given: self.one(given.name, given.seed, given.keep))
-        one.add_argument("name", metavar="NAME")
-        one.add_argument("seed", type=int, metavar="SEED")
-        for parser in (run, one):
+        single = line.add("one", lambda given: self.one(given.name, given.seed, given.keep))
+        single.add_argument("name", metavar="NAME")
+        single.add_argument("seed", type=int, metavar="SEED")
+        for parser in (run, single):
             parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the folder of each run as FOLDER/NAME-SEED")
         return line
 

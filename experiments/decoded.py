@@ -3,7 +3,7 @@
     python -m experiments.lenet5 run --configurations bytes-1500 --seeds 0 1 2 --keep runs
     python -m experiments.decoded lenet-5-caffe runs/bytes-1500-*/quantised.l0
 
-Prints a line a file: bytes, non-zeros, wrong test images, test error. The process that measures reads nothing but what `ellzero unpack`
+Prints one line per file: bytes, non-zeros, wrong test images, test error. The process that measures reads nothing but what `ellzero unpack`
 wrote.
 """
 

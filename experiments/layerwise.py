@@ -3,7 +3,7 @@
     python -m experiments.layerwise run --network resnet20 --zeros 0.5
     python -m experiments.layerwise table
 
-Each variant is one line of `results/layerwise.jsonl`; variants that are recorded already are not run again. Calibration: the first
+A variant is one line of `results/layerwise.jsonl`; variants that are recorded already are not run again. Calibration: the first
 500 images of CIFAR-10's file 1, without labels. KL: mean over the first 1,000 test images, in nats, from the dense network.
 """
 
@@ -58,7 +58,7 @@ def variants(zeros: float, calibration: Any) -> dict[str, Callable[[Any], None]]
 
 
 def run(network: str, zeros: float, directory: str | None) -> None:
-    """Runs what is not recorded yet of one network and fraction."""
+    """Runs what is not recorded yet for a network and a fraction of zeros."""
     if directory is None:
         refuse("set ELLZERO_DATA or pass --data: the folder that holds cifar10/ and networks/")
     import safetensors.torch
@@ -90,7 +90,7 @@ def run(network: str, zeros: float, directory: str | None) -> None:
         started = time.process_time()
         prune_(model)
         seconds = time.process_time() - started
-        found = log_probabilities(model)
+        pruned = log_probabilities(model)
         params = select_parameters(model)
         line = {
             "network": network,
@@ -98,8 +98,8 @@ def run(network: str, zeros: float, directory: str | None) -> None:
             "variant": variant,
             "weights": sum(tensor.numel() for tensor in params.values()),
             "zeros": sum(int((tensor == 0).sum()) for tensor in params.values()),
-            "kl_nats": float((reference.exp() * (reference - found)).sum(1).mean()),
-            "test_error_percent": 100 * float((found.argmax(1) != labels).float().mean()),
+            "kl_nats": float((reference.exp() * (reference - pruned)).sum(1).mean()),
+            "test_error_percent": 100 * float((pruned.argmax(1) != labels).float().mean()),
             "dense_test_error_percent": 100 * float((reference.argmax(1) != labels).float().mean()),
             "cpu_seconds": round(seconds, 1),
             "calibration_images": CALIBRATION_IMAGES,
@@ -112,7 +112,7 @@ def run(network: str, zeros: float, directory: str | None) -> None:
 def table() -> None:
     """Prints a Markdown table."""
     print("| network | zeros | variant | KL, nats | error, % | dense | CPU s |\n| --- | --- | --- | --- | --- | --- | --- |")
-    for line in sorted(records(RESULTS), key=lambda one: (one["network"], one["zeros_asked"])):
+    for line in sorted(records(RESULTS), key=lambda record: (record["network"], record["zeros_asked"])):
         errors = f"{line['test_error_percent']:.1f} | {line['dense_test_error_percent']:.1f}"
         zeros = f"{100 * line['zeros'] / line['weights']:.1f} %"
         print(f"| {line['network']} | {zeros} | {line['variant']} | {line['kl_nats']:.4f} | {errors} | {line['cpu_seconds']:.0f} |")

@@ -4,7 +4,7 @@
     python -m experiments.lenet300 table
     python -m experiments.lenet300 figure
 
-Each run is one line of `results/lenet300.jsonl`; runs that are recorded already are not run again. Recipes were chosen on training and
+A run is one line of `results/lenet300.jsonl`; runs that are recorded already are not run again. Recipes were chosen on training and
 validation images alone.
 """
 
@@ -29,7 +29,7 @@ def configurations() -> dict[str, Callable[[], Any]]:
         return dense_only(smallest(), epochs).with_data(copies=None, **treatment)
 
     def close(nonzeros: int, warm: float, alpha: tuple[float, float], start: int, count: int) -> Any:
-        """A gentle penalty for networks that are to stay close to the dense one: the strong one of `smallest` underfits at this size."""
+        """Builds a recipe with a gentle penalty for networks close to the dense network: that of `smallest` underfits at this size."""
 
         def drr(alpha: Any) -> DRR:
             return DRR(alpha=alpha, beta=5.0, proximal=True)
@@ -140,7 +140,7 @@ def table() -> None:
 
 
 def figure() -> None:
-    """Draws error increase over compression rate, every run a point."""
+    """Draws error increase over compression rate, one point per run."""
     lines = NETWORKS.recorded()
     with picture(FOLDER / "lenet300", (7.2, 4.4)) as drawing:
         axes = drawing.add_subplot()

@@ -4,8 +4,8 @@
     python -m experiments.lenet5 table
     python -m experiments.lenet5 figure
 
-Each run is one line of `results/lenet5.jsonl`; runs that are recorded already are not run again. The recipe was chosen on training and
-validation images alone; the test images are read once a run, when its network is final.
+A run is one line of `results/lenet5.jsonl`; runs that are recorded already are not run again. The recipe was chosen on training and
+validation images alone; the test images are read once per run, when its network is final.
 """
 
 import statistics
@@ -81,7 +81,7 @@ NETWORKS = Networks(
 
 
 def table() -> None:
-    """Prints two Markdown tables: medians with ranges over seeds, and the non-zeros and bytes that reach each error."""
+    """Prints two Markdown tables: medians with ranges over seeds, and the non-zeros and bytes that reach an error."""
     lines = NETWORKS.recorded()
     names = [name for name in configurations() if any(name == other for other, _ in lines)]
     columns = ["configuration", "seeds", "non-zeros", "compression rate", "bytes of the file", "test error, %", "over plain dense", "s"]
@@ -110,26 +110,26 @@ def table() -> None:
 
 def error_of(line: dict[str, Any]) -> float:
     """Returns the test error of a run in per cent: of the network that the file gives back, where there is one."""
-    found = line["details"].get("quantised_test_error_percent")
-    return float(line["test_error_percent"] if found is None else found)
+    quantised = line["details"].get("quantised_test_error_percent")
+    return float(line["test_error_percent"] if quantised is None else quantised)
 
 
 def smallest_at(level: float, lines: dict[tuple[str, int], dict[str, Any]]) -> tuple[int, int, int] | None:
-    """Finds the smallest size measured whose median test error is at most `level` per cent; nothing is interpolated.
+    """Returns the smallest size measured whose median test error is at most `level` per cent; nothing is interpolated.
 
     Returns:
         The bytes and the non-zeros, of both the most over seeds, and the number of seeds; None where no size reaches it.
     """
-    found: list[tuple[int, int, int]] = []
+    sizes: list[tuple[int, int, int]] = []
     for name in {name for name, _ in lines if name.startswith("bytes")}:
         own = [line for (other, _), line in lines.items() if other == name]
         if statistics.median(error_of(line) for line in own) <= level:
-            found.append((max(line["details"]["quantised_bytes"] for line in own), max(line["nonzeros"] for line in own), len(own)))
-    return min(found, default=None)
+            sizes.append((max(line["details"]["quantised_bytes"] for line in own), max(line["nonzeros"] for line in own), len(own)))
+    return min(sizes, default=None)
 
 
 def figure() -> None:
-    """Draws test error over non-zeros and over bytes, every run a point."""
+    """Draws test error over non-zeros and over bytes, one point per run."""
     with picture(FOLDER / "lenet5", (9.0, 3.8)) as drawing:
         panels = drawing.subplots(1, 2, sharey=True)
         runs = [line for (name, _), line in NETWORKS.recorded().items() if not name.startswith("dense")]

@@ -4,7 +4,7 @@
     python -m experiments.noise_level table
 
 Four coefficients of `2 sin(3x) - x + 0.5` and the noise level are trained together by L-BFGS from 0 and 1. The noise is Gaussian, uniform
-or Laplace, each with sigma = 0.3. Each run is one line of `results/noise_level.jsonl`; what is recorded already is not run again.
+or Laplace, always with sigma = 0.3. A run is one line of `results/noise_level.jsonl`; what is recorded already is not run again.
 """
 
 import math

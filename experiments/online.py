@@ -4,7 +4,7 @@
     python -m experiments.online table
     python -m experiments.online figure
 
-Sender and receiver have 55,000 training images; the labels are coded. Each run is one line of `results/online.jsonl`; runs that are
+Sender and receiver have 55,000 training images; the labels are coded. A run is one line of `results/online.jsonl`; runs that are
 recorded already are not run again. No test image is read.
 """
 
@@ -33,12 +33,12 @@ def images() -> Any:
     """Loads the training images that the other experiments train on, in their order."""
     from ellzero.data import Dataset, load_images, split
 
-    found = load_images(Dataset.MNIST, None)
-    return found.take(split(len(found), 5000, seed=123).train)
+    loaded = load_images(Dataset.MNIST, None)
+    return loaded.take(split(len(loaded), 5000, seed=123).train)
 
 
 def edges() -> Iterator[tuple[int, int]]:
-    """Cuts the labels into blocks: small at first, where each block teaches much, 100 labels at most."""
+    """Cuts the labels into blocks: small at first, where a block teaches much, and of 100 labels at most."""
     start = 0
     while start < LABELS:
         end = min(LABELS, start + max(10, min(100, start // 10)))
@@ -47,14 +47,14 @@ def edges() -> Iterator[tuple[int, int]]:
 
 
 def online(seed: int, replay: int) -> dict[str, Any]:
-    """Codes block by block with LeNet-300-100: codes a block, takes a step of Adam on it, and `replay` steps on earlier labels."""
+    """Codes block by block with LeNet-300-100: codes a block, makes a step of Adam on it, and `replay` steps on earlier labels."""
     import torch
 
     from ellzero.description import online_code
     from ellzero.models import LeNet300
 
-    found = images()
-    x, y = found.inputs.float() / found.white, found.labels.long()
+    training = images()
+    x, y = training.inputs.float() / training.white, training.labels.long()
     model, generator = LeNet300(seed=seed), torch.Generator().manual_seed(seed)
     order = torch.randperm(len(y), generator=generator)
     x, y = x[order], y[order]
@@ -99,12 +99,12 @@ def two_part(seed: int, alpha: float) -> dict[str, Any]:
     from ellzero.pruning import ShortestDescription
     from ellzero.training import Epochs, Recipe, classification_loss, mean_loss, sparsify
 
-    found = images()
-    whole = Resident(found.inputs, found.labels, batch_size=5000, seed=0, shuffle=False)
+    training = images()
+    whole = Resident(training.inputs, training.labels, batch_size=5000, seed=0, shuffle=False)
     sparse = sparsify(
         LeNet300(seed=seed),
         classification_loss,
-        train=Resident(found.inputs, found.labels, batch_size=250, seed=seed),
+        train=Resident(training.inputs, training.labels, batch_size=250, seed=seed),
         method=DRR(alpha=alpha, beta=5.0, proximal=True),
         seed=seed,
         progress=False,
@@ -147,15 +147,15 @@ def run(seeds: list[int]) -> None:
 
 
 def codes() -> dict[str, list[dict[str, Any]]]:
-    """Groups the records of both experiments by what the code is, as the table and the figure name it."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """Groups the records of both experiments by code, under the names of the table and the figure."""
+    groups: dict[str, list[dict[str, Any]]] = {}
     for line in records(RESULTS):
         name = f"online, {line['replay']} replayed" if line["code"] == "online" else f"DRR, alpha {line['alpha']:.0e}"
-        found.setdefault(name, []).append(line)
+        groups.setdefault(name, []).append(line)
     for line in records(FOLDER / "results" / "lenet300.jsonl"):
         if line["recipe"] == "smallest-1480":
-            found.setdefault("recipe smallest, 1,480", []).append(line)
-    return found
+            groups.setdefault("recipe smallest, 1,480", []).append(line)
+    return groups
 
 
 def length(line: dict[str, Any]) -> DescriptionLength:
@@ -190,29 +190,29 @@ def table() -> None:
 
 def curves() -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """Averages the running code lengths over seeds, by replay."""
-    found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    averages: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for replay in REPLAYS:
         lines = [line for line in records(RESULTS) if line["code"] == "online" and line["replay"] == replay]
         if lines:
-            found[replay] = (np.array(lines[0]["labels"], dtype=float), np.mean([line["bits_so_far"] for line in lines], axis=0))
-    return found
+            averages[replay] = (np.array(lines[0]["labels"], dtype=float), np.mean([line["bits_so_far"] for line in lines], axis=0))
+    return averages
 
 
 def rates(labels: np.ndarray, bits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Computes bits a label between the recorded points, at their geometric middles."""
+    """Computes bits per label between the recorded points, at their geometric means."""
     return np.sqrt(labels[1:] * labels[:-1]), np.diff(bits) / np.diff(labels)
 
 
 def fitted(labels: np.ndarray, bits: np.ndarray) -> Any:
-    """Fits a power law to the beginning of the curve, as appendix J.2 does to a whole one."""
+    """Fits a power law to the beginning of the curve; appendix J.2 fits a whole curve."""
     x, y = rates(labels, bits)
     early = x <= FITTED_UP_TO
     return fit_power_law(x[early], y[early])
 
 
 def figure() -> None:
-    """Draws bits a label over the labels coded so far, and both parts of every code."""
-    found = codes()
+    """Draws bits per label over the labels coded so far, and both parts of every code."""
+    groups = codes()
 
     def fill(drawing: Any) -> None:
         left, right = drawing.subplots(1, 2, width_ratios=(1, 1.15))
@@ -224,12 +224,12 @@ def figure() -> None:
         left.plot([], [], color=INK, linewidth=0.8, linestyle="--", label=f"power law of the first {FITTED_UP_TO:,}")
         left.axhline(np.log2(10), color=GREY, linewidth=0.8)
         left.annotate("log2 10", (1.0, np.log2(10)), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=GREY, fontsize=9)
-        left.set(xscale="log", yscale="log", xlabel="labels coded so far", ylabel="bits a label")
+        left.set(xscale="log", yscale="log", xlabel="labels coded so far", ylabel="bits per label")
         left.set_title("Online code", loc="left")
         left.legend(loc="lower left", fontsize=9)
-        names = list(found)
-        model = np.array([median([line["model_bits"] for line in found[name]]) for name in names])
-        data = np.array([median([line["data_bits"] for line in found[name]]) for name in names])
+        names = list(groups)
+        model = np.array([median([line["model_bits"] for line in groups[name]]) for name in names])
+        data = np.array([median([line["data_bits"] for line in groups[name]]) for name in names])
         place = np.arange(len(names))
         right.barh(place, model, color=GREY, label="model")
         right.barh(place, data, left=model, color=BLUE, label="labels")

@@ -3,7 +3,7 @@
     python -m experiments.packing run [lossless] [calibrated] [without-data] [weight-error]
     python -m experiments.packing table
 
-Each network and way is one line of `results/packing.jsonl`. Networks, calibration and test images come from the folder ELLZERO_DATA names.
+A network and a way is one line of `results/packing.jsonl`. Networks, calibration and test images come from the folder ELLZERO_DATA names.
 The defaults of `Calibrated` were chosen on training images, and so was the damping of 0.05 for inputs that are made up; the 1,000 test
 images only measure, for every exchange rate of a fixed list.
 """
@@ -70,18 +70,18 @@ def calibrated(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def without_data(folder: Path) -> Iterator[dict[str, Any]]:
-    """Packs residual networks with no data at all: on inputs made up from their batch normalisation."""
+    """Packs residual networks with no data at all: on inputs synthesised from their batch normalisation."""
     from ellzero.quantise.calibrate import Calibrated
     from ellzero.quantise.synthesise import synthetic_inputs
 
-    made = cache(lambda model: synthetic_inputs(model, (3, 32, 32)))
+    synthesised = cache(lambda model: synthetic_inputs(model, (3, 32, 32)))
     for depth, rates in ((20, (1e-4, 2e-4, 4e-4, 8e-4)), (56, (0.5e-4, 1e-4, 2e-4))):
         for rate in rates:
             yield residual(
                 folder,
                 depth,
                 f"no data {rate:g}",
-                lambda model, rate=rate: Calibrated(inputs=made(model), nats_per_kilobyte=rate, damping=0.05),
+                lambda model, rate=rate: Calibrated(inputs=synthesised(model), nats_per_kilobyte=rate, damping=0.05),
             )
 
 
@@ -194,9 +194,9 @@ def table() -> None:
 
 
 def record(line: dict[str, Any]) -> None:
-    """Writes a line of the results, in place of one of the same network and way."""
+    """Writes a line of the results, in place of an earlier line of the same network and way."""
     lines = [old for old in records(RESULTS) if (old["network"], old["way"]) != (line["network"], line["way"])]
-    RESULTS.write_text("".join(json.dumps(one) + "\n" for one in [*lines, line]), encoding="utf-8")
+    RESULTS.write_text("".join(json.dumps(entry) + "\n" for entry in [*lines, line]), encoding="utf-8")
 
 
 def main() -> None:

@@ -4,7 +4,7 @@
     python -m experiments.pmmp table
     python -m experiments.pmmp figure
 
-Each run is one line of `results/pmmp.jsonl`; runs that are recorded already are not run again. The dense baselines and the rows of R-L1
+A run is one line of `results/pmmp.jsonl`; runs that are recorded already are not run again. The dense baselines and the rows of R-L1
 and DRR are runs of `experiments.lenet300`. Recipes were chosen on training and validation images alone.
 """
 
@@ -22,14 +22,14 @@ BESIDE = ("dense", "paper-rl1", "paper-drr")
 
 @dataclass(frozen=True, kw_only=True)
 class Watched:
-    """A method that looks once per epoch at which of its weights live: gates of PMMP that are more than half open, z of ADMM that is not 0.
+    """A method that records once per epoch which of its weights live: gates of PMMP more than half open, z of ADMM that is not 0.
 
     Attributes:
-        method: the method, which does everything.
-        per_epoch: steps of an epoch.
+        method: the method that is recorded.
+        per_epoch: steps per epoch.
         living: number of weights that live, one entry per epoch.
-        changed: number of weights that have come to life or ceased to since the epoch before.
-        last: what lived at the last look.
+        changed: number of weights that have come to life or ceased to since the previous epoch.
+        last: the weights that lived at the previous epoch, by name.
     """
 
     method: Any
@@ -67,10 +67,10 @@ class Watched:
     def after_step_(self, params: Mapping[str, Any], state: Any, steps: Mapping[str, Any], at: Any) -> None:
         self.method.after_step_(params, state, steps, at)
         if (at.step + 1) % self.per_epoch == 0:
-            now = _living(state)
-            self.living.append(sum(int(each.sum()) for each in now.values()))
-            self.changed.append(sum(int((each != self.last[name]).sum()) for name, each in now.items()))
-            self.last.update(now)
+            living = _living(state)
+            self.living.append(sum(int(flags.sum()) for flags in living.values()))
+            self.changed.append(sum(int((flags != self.last[name]).sum()) for name, flags in living.items()))
+            self.last.update(living)
 
     def masks_(self, params: Mapping[str, Any], state: Any, at: Any) -> Any:
         return self.method.masks_(params, state, at)
@@ -110,7 +110,7 @@ def admm() -> Any:
 
 
 def admm_alone() -> Any:
-    """Builds the same without truncations: the largest 2,180 of z's weights are kept at once."""
+    """Builds the recipe of PMMP by ADMM without truncations: a single pruning leaves the largest 2,180 of z's weights."""
     from ellzero.methods import Cosine
 
     return _admm(alpha=8e-5, regularise=40, fine_tune=40, fine_tune_lr=Cosine(first=2e-3, last=2e-5))
@@ -139,7 +139,7 @@ def _admm(*, alpha: float, regularise: int, fine_tune: int, **changes: Any) -> A
 
 
 def watched(recipe: Any) -> dict[str, list[int]]:
-    """Lists what a method that watches has seen in its run."""
+    """Returns what a `Watched` method has recorded in its run."""
     return {"living": recipe.method.living, "changed": recipe.method.changed} if isinstance(recipe.method, Watched) else {}
 
 

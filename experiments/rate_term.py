@@ -5,9 +5,9 @@
     python -m experiments.rate_term table
     python -m experiments.rate_term figure
 
-`train` makes networks of 1,900 bytes as `experiments.lenet300` does, a folder for each seed; `run` gives each four more passes on grids of
-several ratios, in three ways: plain; with a price for each bit of the magnitudes; with that after rescaling units. Each is one line of
-`results/rate_term.jsonl`; what is recorded already is not run again. No test image is read.
+`train` makes networks of 1,900 bytes as `experiments.lenet300` does, one folder per seed; `run` trains each of them for four passes on
+grids of several ratios, in three ways: plain; with a price per bit of the magnitudes; with that price after rescaling units. Every
+combination is one line of `results/rate_term.jsonl`; what is recorded already is not run again. No test image is read.
 """
 
 import os
@@ -75,7 +75,7 @@ def passes(network: Path, ratio: float, rate: float, *, rescaled: bool) -> dict[
     example = next(iter(problem.valid))[0][:4]
     if rescaled:
         model = rescale(model, example, grid)
-    # The small network computes the same and is several times faster; the file is of the full one.
+    # The small network computes the same and is several times faster; the file holds the full network.
     whole, shrunk = model, lz.shrink(model, example, inputs=True)
     model = shrunk.model.train()
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
@@ -116,7 +116,7 @@ def passes(network: Path, ratio: float, rate: float, *, rescaled: bool) -> dict[
 
 
 def run(folder: Path) -> None:
-    """Runs what is not recorded yet, one after the other."""
+    """Runs, in order, what is not recorded yet."""
     places = sorted(path.parent for path in folder.glob("*/network.safetensors"))
     if not places:
         refuse(f"{folder} holds no network: expected {folder / '*' / 'network.safetensors'}, which `train` makes")
@@ -138,7 +138,7 @@ def curve(network: str, way: str, judge: str) -> list[tuple[float, float]]:
 
 
 def at(points: list[tuple[float, float]], x: float) -> float | None:
-    """Interpolates between neighbours on a line; None outside of it."""
+    """Interpolates linearly between neighbouring points; returns None outside of them."""
     for (left, low), (right, high) in pairwise(points):
         if left <= x <= right:
             return low + (high - low) * (x - left) / (right - left) if right > left else low
@@ -146,12 +146,12 @@ def at(points: list[tuple[float, float]], x: float) -> float | None:
 
 
 def savings(way: str, judge: str) -> list[float]:
-    """Lists, for each network and ratio within the reach of the plain curve, how many percent fewer bytes it takes at the same loss."""
-    found: list[float] = []
+    """Lists, per network and ratio within the range of the plain curve, how many per cent fewer bytes it takes at the same loss."""
+    percents: list[float] = []
     for network in sorted({line["network"] for line in records(RESULTS)}):
         plain = curve(network, "plain", judge)
-        found += [100 * (1 - size / same) for x, size in curve(network, way, judge) if (same := at(plain, x)) is not None]
-    return found
+        percents += [100 * (1 - size / same) for x, size in curve(network, way, judge) if (same := at(plain, x)) is not None]
+    return percents
 
 
 def table() -> None:
@@ -175,8 +175,8 @@ def table() -> None:
     for way in list(WAYS)[1:]:
         cells: list[str] = []
         for judge in judges.values():
-            found = judge(way)
-            cells.append(f"{statistics.mean(found):.1f} % ({min(found):.1f} to {max(found):.1f}; {len(found)} points)" if found else "")
+            saved = judge(way)
+            cells.append(f"{statistics.mean(saved):.1f} % ({min(saved):.1f} to {max(saved):.1f}; {len(saved)} points)" if saved else "")
         print(f"| {way} | {' | '.join(cells)} |")
 
 
@@ -184,8 +184,8 @@ def figure() -> None:
     """Draws bytes over loss, means over networks."""
     # Networks of which every ratio is recorded both without a price and with it.
     lines = records(RESULTS)
-    found = {network: {way: len(curve(network, way, "file_bytes")) for way in WAYS} for network in {line["network"] for line in lines}}
-    whole = [network for network, ways in found.items() if ways["plain"] == ways["rate"] == len(RATIOS)]
+    counts = {network: {way: len(curve(network, way, "file_bytes")) for way in WAYS} for network in {line["network"] for line in lines}}
+    whole = [network for network, ways in counts.items() if ways["plain"] == ways["rate"] == len(RATIOS)]
     lines = [line for line in lines if line["network"] in whole]
     with picture(FOLDER / "rate_term", (7.2, 3.8)) as drawing:
         names = {"validation_loss": "validation loss, nats", "training_loss": "training loss without shifts, nats"}

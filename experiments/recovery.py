@@ -4,9 +4,9 @@
     python -m experiments.recovery table
     python -m experiments.recovery figure
 
-100 unknowns, 10 of them not 0 and of magnitudes 0.5 to 1.5, Gaussian columns, noise of 0.1. Each (method, seed, measurements) is one
-line of `results/recovery.jsonl`; what is recorded already is not run again. Every method is told the noise's sigma and nothing else:
-among the candidates that its hyperparameters give, the one with the shortest description is taken (eq. 2), see `Problem.description`.
+100 unknowns, 10 of them not 0 and of magnitudes 0.5 to 1.5, Gaussian columns, noise of 0.1. Every (method, seed, measurements) is one
+line of `results/recovery.jsonl`; what is recorded already is not run again. Every method knows the noise's sigma and nothing else:
+among the candidates that its hyperparameters give, that with the shortest description is taken (eq. 2), see `Problem.description`.
 """
 
 import math
@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -49,9 +50,9 @@ class Problem:
 
     @property
     def price(self) -> float:
-        """What a coefficient costs, in units of the squared error.
+        """The price of a coefficient, in units of the squared error.
 
-        A code of log2 n bits says which column it is and one of (log2 m) / 2 bits how large; a bit is worth 2 sigma^2 ln 2 of squared
+        log2 n bits code its column and (log2 m) / 2 bits code its value; a bit is worth 2 sigma^2 ln 2 of squared
         error (eq. 5). This is the extended BIC of J. Chen and Z. Chen, "Extended Bayesian information criteria for model selection with
         large model spaces" (2008), at known noise.
         """
@@ -73,7 +74,7 @@ class Problem:
 
 
 def problem(seed: int, measurements: int) -> Problem:
-    """Draws a problem; a seed's problems differ in how many rows are seen."""
+    """Draws a problem; the problems of a seed differ in their number of rows."""
     generator = torch.Generator().manual_seed(seed)
     support = torch.randperm(UNKNOWNS, generator=generator)[:NONZEROS]
     signs = torch.randint(2, (NONZEROS,), generator=generator) * 2.0 - 1.0
@@ -84,35 +85,35 @@ def problem(seed: int, measurements: int) -> Problem:
     return Problem(seed=seed, X=X[:measurements], y=y[:measurements], theta=theta)
 
 
-# Every solver takes many problems at once, as small steps cost the same for one as for hundreds.
+# Every solver takes many problems at once, as small steps cost the same for a single problem as for hundreds.
 Solver = Callable[[Sequence[Problem]], Iterator[Tensor]]
 
 
 def by_gates(problems: Sequence[Problem]) -> Iterator[Tensor]:
     """Minimises Lemma 2.3 by gates alone, at the price that candidates are judged by, from several beginnings."""
-    for each in problems:
-        yield each.shortest([linear_l0(each.X, each.y, alpha=each.price, p_init=p).coefficients for p in (0.02, 0.1, 0.5)])
+    for task in problems:
+        yield task.shortest([linear_l0(task.X, task.y, alpha=task.price, p_init=p).coefficients for p in (0.02, 0.1, 0.5)])
 
 
 def by_lasso(problems: Sequence[Problem], *, relaxed: bool) -> Iterator[Tensor]:
     """Follows the lasso from the largest alpha down, until the coefficients alone cost more than the best description."""
-    for each in problems:
-        largest = 2 * float((each.X.T @ each.y).abs().max())
+    for task in problems:
+        largest = 2 * float((task.X.T @ task.y).abs().max())
         best, start = torch.zeros(UNKNOWNS, dtype=torch.float64), None
         for exponent in range(61):
-            found = relaxed_lasso(each.X, each.y, alpha=largest * 10 ** (-exponent / 20), start=start)
-            if each.price * int(found.support.sum()) > each.description(best):
+            solution = relaxed_lasso(task.X, task.y, alpha=largest * 10 ** (-exponent / 20), start=start)
+            if task.price * int(solution.support.sum()) > task.description(best):
                 break
-            start = found.lasso
-            best = each.shortest([best, found.coefficients if relaxed else found.lasso])
+            start = solution.lasso
+            best = task.shortest([best, solution.coefficients if relaxed else solution.lasso])
         yield best
 
 
 def normal_equations(problems: Sequence[Problem]) -> tuple[Tensor, Tensor, Tensor]:
-    """Computes X'X / m and X'y / m, those of the mean squared error, and the shortest solution, one row a problem."""
-    matrices = torch.stack([each.X.T @ each.X / len(each.y) for each in problems])
-    vectors = torch.stack([each.X.T @ each.y / len(each.y) for each in problems])
-    return matrices, vectors, torch.stack([torch.linalg.pinv(each.X) @ each.y for each in problems])
+    """Computes X'X / m and X'y / m, those of the mean squared error, and the shortest solution, one row per problem."""
+    matrices = torch.stack([task.X.T @ task.X / len(task.y) for task in problems])
+    vectors = torch.stack([task.X.T @ task.y / len(task.y) for task in problems])
+    return matrices, vectors, torch.stack([torch.linalg.pinv(task.X) @ task.y for task in problems])
 
 
 def by_admm(problems: Sequence[Problem], *, alphas: Sequence[float] = (0.003, 0.01, 0.03, 0.1, 0.3)) -> Iterator[Tensor]:
@@ -133,8 +134,8 @@ def by_admm(problems: Sequence[Problem], *, alphas: Sequence[float] = (0.003, 0.
             z = hard_threshold(x + u, threshold(alpha, rho))
             u += x - z
         supports.append(z != 0)
-    for i, each in enumerate(problems):
-        yield each.shortest([each.fitted(support[i]) for support in supports])
+    for i, task in enumerate(problems):
+        yield task.shortest([task.fitted(support[i]) for support in supports])
 
 
 def by_pmmp(
@@ -144,7 +145,7 @@ def by_pmmp(
 
     With `exact`, w and gamma are at their minimum after every step and u rises as ADMM's rho does; else all four move by Adam.
     """
-    matrices, vectors, shortest = (one.float() for one in normal_equations(problems))
+    matrices, vectors, shortest = (tensor.float() for tensor in normal_equations(problems))
     supports: list[Tensor] = []
     for alpha in alphas:
         rising = geometric(alpha / TAUS[0] ** 2, alpha / TAUS[1] ** 2)
@@ -161,33 +162,32 @@ def by_pmmp(
             optimizer.step()
             rule.after_step_(params, state, {}, at)
         supports.append(state.of("theta").gamma > 0.5)
-    for i, each in enumerate(problems):
-        yield each.shortest([each.fitted(support[i]) for support in supports])
+    for i, task in enumerate(problems):
+        yield task.shortest([task.fitted(support[i]) for support in supports])
 
 
 def save(name: str, solver: Solver, problems: Sequence[Problem]) -> None:
-    """Solves problems and appends a record of each; times are divided among problems that were solved together."""
-    begun = time.process_time()
-    found: list[tuple[Tensor, float]] = []
+    """Solves problems and appends one record per problem; times are divided among problems that were solved together."""
+    times = [time.process_time()]
+    solutions: list[Tensor] = []
     for coefficients in solver(problems):
-        found.append((coefficients, time.process_time()))
-    together = [
-        finish - start for start, finish in zip([begun, *(finish for _, finish in found)], [finish for _, finish in found], strict=False)
-    ]
-    shared = sum(together) / len(together)
-    for each, (coefficients, _), own in zip(problems, found, together, strict=True):
-        support, truth = coefficients != 0, each.theta != 0
+        solutions.append(coefficients)
+        times.append(time.process_time())
+    seconds = [finish - start for start, finish in pairwise(times)]
+    shared = sum(seconds) / len(seconds)
+    for task, coefficients, own in zip(problems, solutions, seconds, strict=True):
+        support, truth = coefficients != 0, task.theta != 0
         record = {
             "recipe": "recovery",
             "method": name,
-            "seed": each.seed,
-            "measurements": len(each.y),
+            "seed": task.seed,
+            "measurements": len(task.y),
             "recovered": bool(torch.equal(support, truth)),
             "missed": int((truth & ~support).sum()),
             "added": int((support & ~truth).sum()),
-            "error": float((coefficients - each.theta).norm() / each.theta.norm()),
-            "description": each.description(coefficients),
-            "description_of_the_true_support": each.description(each.fitted(truth)),
+            "error": float((coefficients - task.theta).norm() / task.theta.norm()),
+            "description": task.description(coefficients),
+            "description_of_the_true_support": task.description(task.fitted(truth)),
             "cpu_seconds": round(own if name in ALONE else shared, 4),
             "versions": versions(),
         }
@@ -221,12 +221,12 @@ def run() -> None:
 
 
 def fractions(lines: Sequence[dict[str, Any]], name: str, field: str = "recovered") -> list[float]:
-    """Computes the mean of a field over seeds, for each number of measurements."""
+    """Computes the mean of a field over seeds, per number of measurements."""
     return [statistics.mean(line[field] for line in lines if (line["method"], line["measurements"]) == (name, m)) for m in MEASUREMENTS]
 
 
 def table() -> None:
-    """Prints a Markdown table: supports recovered of each twenty, and how often the search missed a shorter description."""
+    """Prints a Markdown table: supports recovered of twenty, and how often the search missed a shorter description."""
     lines = records(RESULTS)
     print(f"| | {' | '.join(map(str, MEASUREMENTS))} | search failed | CPU ms |")
     print("|" + " --- |" * (len(MEASUREMENTS) + 3))
@@ -248,7 +248,7 @@ def figure() -> None:
         for name, (_, colour) in METHODS.items():
             axes.plot(MEASUREMENTS, fractions(lines, name), "o-", color=colour, markersize=4, label=name, clip_on=False)
         axes.set(xlabel="measurements", ylabel="supports recovered exactly", ylim=(0, 1), xlim=(0, None))
-        axes.set_title(f"{UNKNOWNS} unknowns, {NONZEROS} not 0; {len(SEEDS)} problems a point", fontsize=11)
+        axes.set_title(f"{UNKNOWNS} unknowns, {NONZEROS} not 0; {len(SEEDS)} problems per point", fontsize=11)
         axes.legend(loc="center right", bbox_to_anchor=(1.0, 0.43))
 
     _, drawn = draw(FOLDER / "recovery", (7.2, 4.4), fill)

@@ -3,9 +3,9 @@
     python -m experiments.whole_files run --sets enwik silesia calgary canterbury trivial --levels 9 5 1
     python -m experiments.whole_files table
 
-Each file and level is one line of `results/whole_files.jsonl`; what is there is not run again, unless the coder has changed since. Files
+A file at a level is one line of `results/whole_files.jsonl`; what is recorded is not run again, unless the coder has changed since. Files
 come from the folder ELLZERO_DATA names. Seconds are processor seconds of the whole command, starting included; memory is the most that
-either process held at once. What other coders make of a file, `ellzero bench` says.
+either process held at once. `ellzero bench` measures other coders.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ File = tuple[str, Callable[[], bytes]]
 
 
 def enwik(data: Path) -> Iterator[File]:
-    """Beginnings of the English Wikipedia text."""
+    """Yields beginnings of the English Wikipedia text."""
 
     def beginning(size: int) -> bytes:
         with lzma.open(data / "wiki" / "enwiki.train.txt.xz") as file:
@@ -43,13 +43,13 @@ def enwik(data: Path) -> Iterator[File]:
 
 
 def silesia(data: Path) -> Iterator[File]:
-    """Four files of the Silesia corpus."""
+    """Yields four files of the Silesia corpus."""
     for name in SILESIA:
         yield f"silesia/{name}", lambda name=name: lzma.decompress((data / "corpora" / "silesia" / f"{name}.xz").read_bytes())
 
 
 def collection(data: Path, folder: str) -> Iterator[File]:
-    """The files of one folder of the Canterbury and Calgary collection."""
+    """Yields the files of a folder of the Canterbury and Calgary collection."""
     path = data / "corpora" / "canterbury-calgary-collection.tar.xz"
 
     def member(name: str) -> bytes:
@@ -59,13 +59,14 @@ def collection(data: Path, folder: str) -> Iterator[File]:
             return file.read()
 
     with tarfile.open(path) as archive:
-        names = sorted(one.name for one in archive if one.isfile() and one.name.startswith(f"{folder}/") and "SHA1SUM" not in one.name)
+        members = [entry.name for entry in archive if entry.isfile() and entry.name.startswith(f"{folder}/")]
+    names = sorted(name for name in members if "SHA1SUM" not in name)
     for name in names:
         yield name, lambda name=name: member(name)
 
 
 def trivial(data: Path) -> Iterator[File]:
-    """What does not compress: nothing, random bytes, and an archive of something else."""
+    """Yields what does not compress: an empty file, random bytes, and a compressed archive."""
 
     def zipped() -> bytes:
         with tempfile.TemporaryDirectory() as folder:
@@ -109,7 +110,7 @@ def command(*words: object) -> tuple[float, int]:
 
 
 def measure(name: str, content: bytes, level: int) -> dict[str, Any]:
-    """Compresses and restores a file and compares."""
+    """Compresses a file, restores it, compares, and returns the record."""
     with tempfile.TemporaryDirectory() as there, tempfile.TemporaryDirectory() as back:
         source, archive, restored = Path(there) / "file", Path(back) / "file.l0", Path(back) / "restored"
         source.write_bytes(content)
@@ -140,8 +141,8 @@ def run(sets: list[str], levels: list[int]) -> None:
     version = coder_version()
     done = {(line["file"], line["level"]) for line in recorded() if line["coder"] == version}
     for level in levels:
-        for one in sets:
-            for name, read in SETS[one](Path(place)):
+        for collected in sets:
+            for name, read in SETS[collected](Path(place)):
                 if (name, level) in done:
                     continue
                 line = measure(name, read(), level)
@@ -151,31 +152,31 @@ def run(sets: list[str], levels: list[int]) -> None:
 
 
 def recorded() -> list[dict[str, Any]]:
-    """Reads the records there are; of a file and level measured again, the last."""
+    """Reads the records; of a file and level measured several times, the last."""
     return list({(line["file"], line["level"]): line for line in records(RESULTS)}.values())
 
 
 def table() -> None:
-    """Prints a Markdown table: bytes by level, microseconds a byte of the highest level, and the totals of the two corpora."""
+    """Prints a Markdown table: bytes by level, microseconds per byte of every level, and the totals of the two corpora."""
     lines = {(line["file"], line["level"]): line for line in recorded()}
     levels = sorted({level for _, level in lines}, reverse=True)
     files = list(dict.fromkeys(name for name, _ in lines))
-    print(f"| file | bytes | {' | '.join(f'-{level}' for level in levels)} | {' | '.join(f'-{level}, µs a byte' for level in levels)} |")
+    print(f"| file | bytes | {' | '.join(f'-{level}' for level in levels)} | {' | '.join(f'-{level}, µs per byte' for level in levels)} |")
     print("|" + " --- |" * (2 + 2 * len(levels)))
     for name in [*files, "calgary/", "canterbury/"]:
         whole = name.endswith("/")
-        own = {level: [lines[one, level] for one in files if one.startswith(name) and (one, level) in lines] for level in levels}
-        own = {level: found for level, found in own.items() if whole or found}
-        count = max((len(found) for found in own.values()), default=0)
+        own = {level: [lines[file, level] for file in files if file.startswith(name) and (file, level) in lines] for level in levels}
+        own = {level: measured for level, measured in own.items() if whole or measured}
+        count = max((len(measured) for measured in own.values()), default=0)
         if count == 0:
             continue
         cells = [f"{name} ({count} files)" if whole else name]
-        cells.append(f"{max(sum(line['bytes'] for line in found) for found in own.values()):,}")
-        complete = {level: found for level, found in own.items() if len(found) == count}
+        cells.append(f"{max(sum(line['bytes'] for line in measured) for measured in own.values()):,}")
+        complete = {level: measured for level, measured in own.items() if len(measured) == count}
         cells += [f"{sum(line['compressed'] for line in complete[level]):,}" if level in complete else "" for level in levels]
         for level in levels:
-            found, size = complete.get(level, []), sum(line["bytes"] for line in complete.get(level, []))
-            seconds = [sum(line[key] for line in found) for key in ("compress_seconds", "decompress_seconds")]
+            measured, size = complete.get(level, []), sum(line["bytes"] for line in complete.get(level, []))
+            seconds = [sum(line[key] for line in measured) for key in ("compress_seconds", "decompress_seconds")]
             cells.append(f"{1e6 * seconds[0] / size:.1f}, {1e6 * seconds[1] / size:.1f}" if size >= 1_000_000 else "")
         print("| " + " | ".join(cells) + " |")
 
