@@ -62,7 +62,7 @@ class LayerProblem:
         self.dense = weights_and_bias(self.layer)
         self.energy = float(squared_error(self.dense, regression.gram).sum())
         self.elimination = eliminate(self.dense, self.gram, prunable)
-        # Never less than one before it in its row: whoever pays for one has paid for those.
+        # Prices never fall along a row: whoever pays for a removal has paid for those before it.
         self.prices = self.elimination.cost.cummax(1).values / (self.energy if relative and self.energy > 0 else 1.0)
         self.dead = torch.zeros(len(self.dense), dtype=torch.bool, device=self.dense.device)
         self.kept = torch.ones_like(self.dense, dtype=torch.bool)
@@ -83,12 +83,12 @@ class LayerProblem:
         magnitudes = torch.where(self.prunable, self.dense.abs(), torch.inf).flatten()
         by_magnitude = torch.ones_like(magnitudes, dtype=torch.bool)
         by_magnitude[magnitudes.argsort(stable=True)[: int(counts.sum())]] = False
-        tried: list[tuple[float, Tensor, Tensor]] = []
+        candidates: list[tuple[float, Tensor, Tensor]] = []
         for kept in (mask_after(self.elimination, counts, len(self.gram)), by_magnitude.view_as(self.dense)):
             kept = kept & ~self.dead[:, None]
             solution = refit(self.gram, self.dense @ self.gram, kept)
-            tried.append((float(squared_error(solution - self.dense, self.gram).sum()), kept, solution))
-        _, self.kept, self.solution = min(tried, key=lambda one: one[0])
+            candidates.append((float(squared_error(solution - self.dense, self.gram).sum()), kept, solution))
+        _, self.kept, self.solution = min(candidates, key=lambda candidate: candidate[0])
         write_weights_and_bias_(self.layer, self.solution)
 
     def drop_(self, masks: Mapping[str, Tensor]) -> None:
@@ -101,10 +101,10 @@ class LayerProblem:
         self.solution = self.solution * self.kept
         write_weights_and_bias_(self.layer, self.solution)
 
-    def refit_(self, now: Regression, damping: float) -> None:
-        """Fits the weights that are left to the dense network's outputs on the inputs that come now."""
-        gram = damped(now.gram, damping)
-        cross = now.cross + self.solution @ (gram - now.gram)
+    def refit_(self, pruned: Regression, damping: float) -> None:
+        """Fits the weights that are left to the dense network's outputs on the inputs that the pruned network gives."""
+        gram = damped(pruned.gram, damping)
+        cross = pruned.cross + self.solution @ (gram - pruned.gram)
         self.solution = refit(gram, cross, self.kept)
         write_weights_and_bias_(self.layer, self.solution)
 
@@ -172,17 +172,17 @@ def cheapest(prices: Float64[Tensor, "out steps"], others: Sequence[Tensor], cou
 
     Prices never fall along a row and the sort is stable, so that what is taken of a row is always its beginning.
     """
-    taken = torch.cat([one.flatten() for one in (prices, *others)]).argsort(stable=True)[:count]
+    taken = torch.cat([matrix.flatten() for matrix in (prices, *others)]).argsort(stable=True)[:count]
     rows = taken[taken < prices.numel()] // max(1, prices.shape[1])
     return torch.bincount(rows, minlength=len(prices))
 
 
-def size(batch: Any) -> int:
+def num_samples(batch: Any) -> int:
     """Counts the samples of a batch: the length of its first tensor."""
     if isinstance(batch, Tensor):
         return len(batch)
     items = batch.values() if isinstance(batch, Mapping) else batch
-    return size(next(iter(items)))
+    return num_samples(next(iter(items)))
 
 
 def first_samples(batch: Any) -> Any:

@@ -2,7 +2,7 @@
 
 The paper minimises, for the weights w and gates gamma of one layer (eq. 38),
 
-    E_z ||Y - (w z) X||^2 + alpha sum gamma,    Y = what the layer says now on inputs X,
+    E_z ||Y - (w z) X||^2 + alpha sum gamma,    Y = the layer's outputs before pruning on inputs X,
 
 by gradient descent. At its minimum all gates are 0 or 1, and with the gates given the weights are a least-squares solution; so here the
 gates are found by elimination and the weights exactly (`least_squares`). The paper then sets the layer's weights to w, a slip for w gamma.
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ellzero.distributed import canonical_name
 from ellzero.params import Selector, select_parameters, weights
-from ellzero.pruning.layer_problem import Allocation, Budget, LayerProblem, choose_, first_samples, size
+from ellzero.pruning.layer_problem import Allocation, Budget, LayerProblem, choose_, first_samples, num_samples
 from ellzero.pruning.regression import Regression, add_up_, weights_and_bias
 from ellzero.surgery.calls import Forward, call_model, evaluating, list_batches
 from ellzero.surgery.known_modules import known, shared_parameters
@@ -96,7 +96,7 @@ def layerwise_prune_(
         select: which weights (and biases) may be pruned; biases that may not are still fitted. What else it selects is left alone.
         allocate: how zeros are divided among layers.
         damping: added to each Gram matrix, as a fraction of the mean of its diagonal; holds fitted weights near the given ones.
-        per_feature: takes about so many positions of images for each weight of a row, which is faster; None takes all.
+        per_feature: takes about so many positions of images per weight of a row, which is faster; None takes all.
         forward: how to call the model on a batch.
         seed: draws positions.
 
@@ -113,7 +113,7 @@ def layerwise_prune_(
         raise ValueError(f"zeros={zeros}, alpha={alpha}, damping={damping}: expected 0 <= zeros < 1, alpha >= 0, damping > 0")
     batches = list_batches(inputs)
     call = forward or call_model
-    samples = sum(size(batch) for batch in batches)
+    samples = sum(num_samples(batch) for batch in batches)
     if not samples:
         raise ValueError("inputs hold no sample: every batch is empty")
     generator = torch.Generator().manual_seed(seed)
@@ -121,19 +121,19 @@ def layerwise_prune_(
         layers = _layers(model, select_parameters(model, select))
         dense = [Regression.empty(name, layer) for name, (layer, _) in layers.items()]
         order = add_up_(dense, model, batches, forward=call, per_feature=per_feature, num_samples=samples, generator=generator)
-        for one in dense:
-            if not bool(one.gram.isfinite().all()):
-                raise ValueError(f"what enters {one.name} holds NaN or infinity, or is too large to be squared: look at the inputs")
-        regressions = {one.name: one for one in dense}
+        for regression in dense:
+            if not bool(regression.gram.isfinite().all()):
+                raise ValueError(f"what enters {regression.name} holds NaN or infinity, or is too large to be squared: look at the inputs")
+        regressions = {regression.name: regression for regression in dense}
         relative = alpha is None and allocate is Allocation.TOGETHER
         problems = [LayerProblem(regressions[name], layers[name][1], damping, relative=relative) for name in order]
         budget = Budget(zeros=zeros, alpha=alpha, allocation=allocate)
         choose_(model, problems, budget, first_samples(batches[0]), forward=call, seed=seed)
         errors = [problem.relative_error for problem in problems]
         for problem in problems:
-            inputs_now = Regression.empty(problem.regression.name, problem.layer)
-            add_up_([inputs_now], model, batches, forward=call, targets=[problem.regression])
-            problem.refit_(inputs_now, damping)
+            pruned = Regression.empty(problem.regression.name, problem.layer)
+            add_up_([pruned], model, batches, forward=call, targets=[problem.regression])
+            problem.refit_(pruned, damping)
     return LayerwisePruning(
         masks={name: mask for problem in problems for name, mask in problem.masks().items()},
         layers=tuple(
@@ -149,10 +149,10 @@ def layerwise_prune_(
 
 
 def _layers(model: nn.Module, selected: Mapping[str, Tensor]) -> dict[str, tuple[MatrixLayer, Bool[Tensor, " n"]]]:
-    """Finds the layers to prune, and which columns of each one's matrix may be pruned."""
+    """Lists the layers to prune, with the columns of each matrix that may be pruned."""
     chosen = {id(tensor) for tensor in selected.values()}
     shared = shared_parameters(model)
-    found: dict[str, tuple[MatrixLayer, Bool[Tensor, " n"]]] = {}
+    layers: dict[str, tuple[MatrixLayer, Bool[Tensor, " n"]]] = {}
     for path, module in model.named_modules():
         if not isinstance(module, MatrixLayer) or not known(module):
             continue
@@ -168,7 +168,7 @@ def _layers(model: nn.Module, selected: Mapping[str, Tensor]) -> dict[str, tuple
         bias = bias_of(module)
         if bias is not None:
             prunable[-1] = id(bias) in chosen
-        found[canonical_name(path)] = (module, prunable)
-    if not found:
-        raise ValueError("no weight of a linear layer or a convolution is selected, so nothing would be pruned: pass another params=")
-    return found
+        layers[canonical_name(path)] = (module, prunable)
+    if not layers:
+        raise ValueError("no weight of a linear layer or a convolution is selected, so nothing would be pruned: pass another select=")
+    return layers

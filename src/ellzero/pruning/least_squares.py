@@ -53,7 +53,7 @@ def eliminate(weight: Float64[Tensor, "rows n"], gram: Float64[Tensor, "n n"], p
 
 def _eliminate(weight: Float64[Tensor, "rows n"], inverse: Float64[Tensor, "n n"], prunable: Bool[Tensor, " n"]) -> Elimination:
     rows, n = weight.shape
-    each = torch.arange(rows, device=weight.device)
+    every = torch.arange(rows, device=weight.device)
     left, inverses = weight.clone(), inverse.expand(rows, n, n).clone()
     columns = torch.arange(n, device=weight.device).expand(rows, n)
     fixed = ~prunable.expand(rows, n)
@@ -69,20 +69,20 @@ def _eliminate(weight: Float64[Tensor, "rows n"], inverse: Float64[Tensor, "n n"
         updates = weight.new_empty(rows, block, left.shape[1])
         for k in range(block):
             price, j = (left.square() / diagonal).masked_fill_(gone | fixed, math.inf).min(1)
-            column = inverses[each, j]
+            column = inverses[every, j]
             if k:
-                column = column - torch.bmm(updates[each, :k, j][:, None], updates[:, :k])[:, 0]
-            update = column / column[each, j].clamp_min(1e-300).sqrt()[:, None]
-            left -= update * (left[each, j] / update[each, j])[:, None]
-            left[each, j] = 0
+                column = column - torch.bmm(updates[every, :k, j][:, None], updates[:, :k])[:, 0]
+            update = column / column[every, j].clamp_min(1e-300).sqrt()[:, None]
+            left -= update * (left[every, j] / update[every, j])[:, None]
+            left[every, j] = 0
             diagonal = (diagonal - update.square()).clamp_min_(1e-300)
             updates[:, k] = update
-            gone[each, j] = True
-            order.append(columns[each, j])
+            gone[every, j] = True
+            order.append(columns[every, j])
             cost.append(price)
         stay = (~gone).nonzero()[:, 1].view(rows, -1)
         updates = updates.gather(2, stay[:, None].expand(-1, block, -1))
-        inverses = inverses[each[:, None, None], stay[:, :, None], stay[:, None]].baddbmm_(updates.mT, updates, alpha=-1)
+        inverses = inverses[every[:, None, None], stay[:, :, None], stay[:, None]].baddbmm_(updates.mT, updates, alpha=-1)
         left, columns, fixed = (tensor.gather(1, stay) for tensor in (left, columns, fixed))
     if not order:
         return Elimination(torch.empty(rows, 0, dtype=torch.int64), weight.new_empty(rows, 0))
@@ -90,7 +90,7 @@ def _eliminate(weight: Float64[Tensor, "rows n"], inverse: Float64[Tensor, "n n"
 
 
 def mask_after(elimination: Elimination, counts: Int64[Tensor, " rows"], n: int) -> Bool[Tensor, "rows n"]:
-    """Builds the mask of what is left of n weights a row after the first `counts[k]` removals of row k."""
+    """Builds the mask of what is left of n weights per row after the first `counts[k]` removals of row k."""
     order = elimination.order
     kept = torch.ones(len(order), n, dtype=torch.bool, device=order.device)
     return kept.scatter_(1, order, torch.arange(order.shape[1], device=order.device) >= counts[:, None])

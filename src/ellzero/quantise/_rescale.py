@@ -29,8 +29,8 @@ def rescale(model: nn.Module, example: Tensor, grid: LogGrid) -> nn.Module:
     """Copies a model with each hidden unit at another scale: what it reads times a power of the grid's ratio, what reads it over it.
 
     Where everything between two layers is positively homogeneous (ReLU, pooling), the function stays the same (B. Neyshabur and others,
-    Path-SGD, 2015). The powers are those with which the magnitudes on a logarithmic grid have the least entropy, found unit by unit: on
-    pruned networks, which share few scales, it spares 2 % of a file. Do it before `OnGrid` begins.
+    Path-SGD, 2015). The powers are those with which the magnitudes on a logarithmic grid have the least entropy, chosen unit by unit. It
+    makes the files of pruned networks smaller. Do it before `OnGrid` begins.
 
     Args:
         model: a traceable model of linear layers and convolutions in sequence, without normalisation; it is not changed.
@@ -80,10 +80,10 @@ class _Part:
     def of(cls, tensor: Tensor, written: Tensor, read: Tensor, grid: LogGrid) -> "_Part":
         values = tensor.detach().double().cpu()
         alive = values != 0
-        found = grid.quantise("", values.numpy())
-        assert found is not None
-        assert isinstance(found.grid, Logarithmic)
-        places = torch.log(values[alive].abs() / found.grid.smallest) / math.log(found.grid.ratio)
+        quantised = grid.quantise("", values.numpy())
+        assert quantised is not None
+        assert isinstance(quantised.grid, Logarithmic)
+        places = torch.log(values[alive].abs() / quantised.grid.smallest) / math.log(quantised.grid.ratio)
         rows, columns = (written.view(-1, *[1] * (tensor.ndim - 1)), read.view(1, -1, *[1] * max(tensor.ndim - 2, 0)))
         return cls(
             tensor=tensor,
@@ -153,7 +153,7 @@ def _least_entropy(parts: list[_Part], classes: int) -> NDArray[np.int64]:
 def _with(counts: NDArray[np.float64], rows: NDArray[np.int64], levels: NDArray[np.int64]) -> float:
     """Computes the bits of all magnitudes together with some more."""
     touched = np.unique(rows)
-    some = counts[touched].copy()
-    np.add.at(some, (np.searchsorted(touched, rows), np.clip(levels, 0, _LEVELS - 1)), 1)
-    total = some.sum(1, keepdims=True)
-    return float((some * (np.log2(total) - np.log2(np.maximum(some, 1)))).sum())
+    histograms = counts[touched].copy()
+    np.add.at(histograms, (np.searchsorted(touched, rows), np.clip(levels, 0, _LEVELS - 1)), 1)
+    total = histograms.sum(1, keepdims=True)
+    return float((histograms * (np.log2(total) - np.log2(np.maximum(histograms, 1)))).sum())

@@ -1,4 +1,4 @@
-"""Quantises a trained network by what unlabelled inputs say about its layers: no labels, no training."""
+"""Quantisation of a trained network by what unlabelled inputs show about its layers: no labels, no training."""
 
 import math
 from collections.abc import Generator, Mapping, Sequence
@@ -45,7 +45,7 @@ class LevelsByName:
     others: Quantiser
 
     def quantise(self, name: str, values: NDArray[np.float64]) -> Levels | None:
-        """Looks a tensor up."""
+        """Returns the levels of a tensor where they are known, and asks the other quantiser otherwise."""
         if name in self.levels:
             return self.levels[name]
         return None if values.size == 0 or values.min() == values.max() else self.others.quantise(name, values)
@@ -56,12 +56,12 @@ class Calibrated:
     """Quantises by unlabelled inputs, a hundred or so: pass it to `save_model(quantise=...)`.
 
     Every linear layer and convolution gets a uniform grid. Its step s follows from one exchange rate for the whole network: with the
-    rounding error s^2 / 12 a weight and the divergence's second derivative F, a bit fewer costs F s^2 ln 2 / 12 nats a weight, which is
-    made the same in all layers. F is estimated by sampled answers (Fisher), then corrected by the divergence that each layer alone is
-    seen to cause. Layers are rounded in the order of their calls, on what the layers quantised before them really give them, each
-    weight's error made up for by those after it; then the bias brings the layer's mean output back to the original's. Weights of zero stay
-    zero, and so do biases in layers that have such weights: what was pruned stays pruned. Everything else, recurrent layers and embeddings
-    among it, goes to `others`.
+    rounding error s^2 / 12 per weight and the divergence's second derivative F, one bit less costs F s^2 ln 2 / 12 nats per weight, which
+    is made the same in all layers. F is estimated by sampled answers (Fisher), then corrected by the divergence that the rounding of each
+    layer alone is measured to cause. Layers are rounded in the order of their calls, on the inputs that the layers quantised before them
+    really give, the error of each weight made up for by the weights after it; then the bias brings the layer's mean output back to the
+    original's. Weights of zero stay zero, and so do biases in layers that have such weights: what was pruned stays pruned. Everything
+    else, such as recurrent layers and embeddings, goes to `others`.
 
     Args:
         inputs: a batch, or a sequence of batches (tensors, tuples of positional arguments, mappings), like those that the network will see.
@@ -69,12 +69,12 @@ class Calibrated:
             is an estimate on inputs that the network may know too well; on new ones the divergence is often several times that.
         fold_batchnorm: folds batch normalisation into the layers before it, for inference: it comes back as weight 1, mean 0 and
             variance 1 - eps.
-        damping: part of each input's variance that counts as noise; more of it trusts the inputs less.
+        damping: fraction of each input's variance that counts as noise; a larger one trusts the inputs less.
         rounding_price: share of the exchange rate by which single weights are rounded toward zero; 0 rounds to the nearest.
-        measure: whether each layer's step is corrected by the divergence it is seen to cause, for one run of the network a layer.
-        rounds: answers drawn for each sample.
+        measure: whether each layer's step is corrected by the divergence that its rounding causes, for one run of the network per layer.
+        rounds: answers drawn per sample.
         temperature: divides logits before divergences are taken, because networks are too sure of what they were trained on.
-        others: quantises what no layer here has; biases and normalisation that are not folded, too.
+        others: quantises the tensors of all other modules, and biases and normalisation that are not folded.
         forward: how to call the model on a batch.
         seed: draws answers.
 
@@ -108,9 +108,12 @@ class Calibrated:
         Args:
             model: any module; it is not changed.
 
+        Returns:
+            The quantised copy, and the quantiser that holds its levels.
+
         Raises:
-            ValueError: the model cannot be copied, or gives no tensor.
-            TypeError: it is no module.
+            ValueError: the model cannot be copied, or returns no tensor.
+            TypeError: `model` is not a module.
         """
         quantised = duplicate(model)
         batches = list_batches(self.inputs)
@@ -123,8 +126,8 @@ class Calibrated:
             levels: dict[str, Levels] = {}
             for layer in layers:
                 inputs = inputs_of(quantised, layer.layer, batches, forward=self.forward)
-                now = input_factor(layer, Moments.of(layer.layer, inputs), self.damping)
-                levels.update(quantise_weight_(layer, now, steps[layer.name], self.rounding_price * self._nats_per_bit))
+                factor = input_factor(layer, Moments.of(layer.layer, inputs), self.damping)
+                levels.update(quantise_weight_(layer, factor, steps[layer.name], self.rounding_price * self._nats_per_bit))
                 levels.update(correct_bias_(layer, inputs, steps[layer.name]))
         return CalibratedModel(quantised, LevelsByName(levels=levels, others=self.others))
 
@@ -134,43 +137,44 @@ class Calibrated:
 
     def _steps(self, model: nn.Module, layers: Sequence[ObservedLayer], batches: Sequence[Any]) -> dict[str, Steps]:
         """Chooses the steps of every layer."""
-        seen = {layer.name: Moments.of(layer.layer, inputs_of(model, layer.layer, batches, forward=self.forward)) for layer in layers}
-        found = sensitivities(
+        moments = {layer.name: Moments.of(layer.layer, inputs_of(model, layer.layer, batches, forward=self.forward)) for layer in layers}
+        sensitivity = sensitivities(
             model,
             batches,
             {layer.name: layer.layer for layer in layers},
-            seen,
+            moments,
             forward=self.forward,
             generator=torch.Generator().manual_seed(self.seed),
             rounds=self.rounds,
             temperature=self.temperature,
         )
-        factors = {layer.name: input_factor(layer, seen[layer.name], self.damping) for layer in layers}
-        steps = {layer.name: choose_steps(found[layer.name], factors[layer.name], self._nats_per_bit) for layer in layers}
+        factors = {layer.name: input_factor(layer, moments[layer.name], self.damping) for layer in layers}
+        steps = {layer.name: choose_steps(sensitivity[layer.name], factors[layer.name], self._nats_per_bit) for layer in layers}
         if not self.measure or not layers:
             return steps
-        # What one layer's rounding does to the answers, a weight; in the logarithm, whose mean over all weights stays as it was.
+        # The logarithm of the divergence per weight that the rounding of one layer causes; steps are scaled so that its mean over all
+        # weights stays as it was.
         answers = [first_tensor(self.forward(model, batch)) for batch in batches]
-        caused: dict[str, float] = {}
+        log_nats: dict[str, float] = {}
         for layer in layers:
-            with _rounded(layer, factors[layer.name], seen[layer.name], steps[layer.name]):
-                now = [first_tensor(self.forward(model, batch)) for batch in batches]
-            nats = sum(float(divergence(one, old, self.temperature)) for one, old in zip(now, answers, strict=True))
-            caused[layer.name] = math.log(max(nats, 1e-30) / layer.layer.weight.numel())
+            with _rounded(layer, factors[layer.name], moments[layer.name], steps[layer.name]):
+                rounded = [first_tensor(self.forward(model, batch)) for batch in batches]
+            nats = sum(float(divergence(answer, reference, self.temperature)) for answer, reference in zip(rounded, answers, strict=True))
+            log_nats[layer.name] = math.log(max(nats, 1e-30) / layer.layer.weight.numel())
         sizes = {layer.name: layer.layer.weight.numel() for layer in layers}
-        middle = sum(sizes[name] * caused[name] for name in sizes) / sum(sizes.values())
-        return {name: one.scaled(math.exp((middle - caused[name]) / 2)) for name, one in steps.items()}
+        mean = sum(sizes[name] * log_nats[name] for name in sizes) / sum(sizes.values())
+        return {name: chosen.scaled(math.exp((mean - log_nats[name]) / 2)) for name, chosen in steps.items()}
 
 
 @contextmanager
-def _rounded(layer: ObservedLayer, inputs: GramFactor, seen: Moments, steps: Steps) -> Generator[None]:
-    """Quantises one layer for as long as it is looked at."""
+def _rounded(layer: ObservedLayer, inputs: GramFactor, moments: Moments, steps: Steps) -> Generator[None]:
+    """Quantises one layer for the time of a `with` block; what makes up for the shift of its mean output is moved along."""
     weight, constant = layer.layer.weight, layer.constant
     old, old_constant = weight.clone(), None if constant is None else constant.tensor.clone()
     quantise_weight_(layer, inputs, steps, 0.0)
     if constant is not None:
         change = (old - weight).double().reshape(layer_matrices(layer.layer).shape)
-        constant.tensor.copy_(constant.plus((change @ seen.mean[:, :, None]).flatten()))
+        constant.tensor.copy_(constant.plus((change @ moments.mean[:, :, None]).flatten()))
     yield
     weight.copy_(old)
     if constant is not None and old_constant is not None:

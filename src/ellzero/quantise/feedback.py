@@ -16,7 +16,7 @@ _BLOCK = 64
 """Columns after which the error is passed on to all later ones, so that most of the work is products of matrices."""
 
 _LARGEST = 4096
-"""Levels above this cost as much as it does; only their rounding is concerned."""
+"""Magnitudes above this count as many bits as it does while weights are rounded."""
 
 
 class GramFactor(NamedTuple):
@@ -50,11 +50,11 @@ class RoundingPrice:
 
 
 def factorise(gram: Float64[Tensor, "groups n n"], damping: float) -> GramFactor:
-    """Inverts and factors a Gram matrix.
+    """Inverts and factorises a Gram matrix.
 
     Args:
-        gram: X X^T over positions, a matrix a group of channels.
-        damping: added to the diagonal, as a fraction of its mean, so that inputs not seen here are not given away entirely.
+        gram: X X^T over positions, one matrix per group of channels.
+        damping: added to the diagonal, as a fraction of its mean, so that directions without inputs here still count.
     """
     mean = gram.diagonal(dim1=1, dim2=2).mean(1)
     # Groups that are dead beside others are damped by a little of what those have.
@@ -133,14 +133,14 @@ def _cheapest(weight: Tensor, nearest: Tensor, scale: Tensor, step: float, price
     """Chooses among the nearest level, the next one toward zero, and zero."""
     candidates = torch.stack((nearest, nearest - nearest.sign(), torch.zeros_like(nearest)))
     loss = ((weight - candidates * step) / scale).square() * (price.curvature / 2)
-    paid = bits[candidates.abs().clamp(max=len(bits) - 1).long()] * price.nats_per_bit
-    return candidates.gather(0, (loss + paid).argmin(0, keepdim=True))[0]
+    bits_in_nats = bits[candidates.abs().clamp(max=len(bits) - 1).long()] * price.nats_per_bit
+    return candidates.gather(0, (loss + bits_in_nats).argmin(0, keepdim=True))[0]
 
 
 def _price(weight: Tensor, levels: Tensor, factor: GramFactor, step: float, price: RoundingPrice, bits: Tensor) -> Tensor:
     """Computes what the levels of each row cost: the loss, and the bits at their price."""
-    paid = bits[levels.abs().clamp(max=len(bits) - 1).long()].sum(2) * price.nats_per_bit
-    return _error(weight - levels * step, factor.gram) * (price.curvature / 2) + paid
+    bits_in_nats = bits[levels.abs().clamp(max=len(bits) - 1).long()].sum(2) * price.nats_per_bit
+    return _error(weight - levels * step, factor.gram) * (price.curvature / 2) + bits_in_nats
 
 
 def _error(change: Tensor, gram: Tensor) -> Tensor:

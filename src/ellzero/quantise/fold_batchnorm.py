@@ -21,17 +21,17 @@ def normalisations(model: nn.Module, batch: Any, forward: Forward) -> dict[str, 
     Returns:
         Name of the layer -> name of its normalisation.
     """
-    made: dict[int, tuple[str, Tensor]] = {}
-    taken: list[tuple[str, Any]] = []
+    outputs: dict[int, tuple[str, Tensor]] = {}
+    normalised: list[tuple[str, Any]] = []
     calls: dict[str, int] = {}
 
     def after(name: str, _module: nn.Module, _arguments: Any, output: Any) -> None:
         calls[name] = calls.get(name, 0) + 1
-        made[id(output)] = (name, output)  # held, so that no other tensor gets its id
+        outputs[id(output)] = (name, output)  # held, so that no other tensor gets its id
 
     def before(name: str, _module: nn.Module, arguments: Any) -> None:
         calls[name] = calls.get(name, 0) + 1
-        taken.append((name, arguments[0]))
+        normalised.append((name, arguments[0]))
 
     with ExitStack() as stack, torch.no_grad():
         for name, module in model.named_modules():
@@ -41,12 +41,12 @@ def normalisations(model: nn.Module, batch: Any, forward: Forward) -> dict[str, 
                 stack.callback(module.register_forward_pre_hook(partial(before, name)).remove)
         forward(model, batch)
     shared = shared_parameters(model)
-    found: dict[str, str] = {}
-    for norm, argument in taken:
-        layer, output = made.get(id(argument), ("", None))
-        if output is argument and calls[layer] == calls[norm] == 1 and not {layer, norm} & shared and layer not in found:
-            found[layer] = norm
-    return found
+    norm_after: dict[str, str] = {}
+    for norm, argument in normalised:
+        layer, output = outputs.get(id(argument), ("", None))
+        if output is argument and calls[layer] == calls[norm] == 1 and not {layer, norm} & shared and layer not in norm_after:
+            norm_after[layer] = norm
+    return norm_after
 
 
 @torch.no_grad()

@@ -34,7 +34,7 @@ class Quantiser(Protocol):
     """Moves the weights of a tensor to a grid."""
 
     def quantise(self, name: str, values: NDArray[np.float64]) -> Levels | None:
-        """Returns levels and grid of a tensor, or None where it is to be kept exactly.
+        """Returns levels and grid of a tensor, or None where it is to be stored exactly.
 
         Args:
             name: of the tensor in its network.
@@ -45,14 +45,14 @@ class Quantiser(Protocol):
 
 @dataclass(frozen=True)
 class LogGrid:
-    """A logarithmic grid a tensor: the magnitudes are a smallest one times powers of a ratio, and no weight but an exact zero becomes zero.
+    """One logarithmic grid per tensor: the magnitudes are powers of a ratio times the smallest, and only exact zeros are zero.
 
     Sparse networks have few small weights and each counts; a uniform grid would round those away.
 
     Args:
         ratio: of neighbouring magnitudes, above 1; rounded to a 32nd. A weight moves by at most a factor of about sqrt(ratio).
         num_levels: half as many lie below the geometric mean at most, and smaller weights get the smallest of them; None reaches down to a
-            tenth of the mean. Above it there are as many as the largest weight takes: the large weights are the ones that count.
+            tenth of the mean. Above it there are as many as the largest weight takes: the large weights matter most.
 
     Raises:
         ValueError: a ratio of 1 or less, or fewer than one level.
@@ -92,11 +92,11 @@ class LogGrid:
 
 @dataclass(frozen=True, kw_only=True)
 class UniformGrid:
-    """A uniform grid a tensor, whose step follows from the error that is allowed.
+    """One uniform grid per tensor, whose step follows from the error that is allowed.
 
     Args:
         error: root mean square of the change of a tensor's weights over that of the weights.
-        vectors: the same for tensors of one dimension (biases, normalisation), which are few and matter more; 0 keeps them exact.
+        vectors: the same for tensors of one dimension (biases, normalisation), which are few and matter more; 0 stores them exactly.
 
     Raises:
         ValueError: errors out of range.

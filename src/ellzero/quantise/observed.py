@@ -30,13 +30,13 @@ class Constant:
     sign: int = 1
 
     def plus(self, shift: Float64[Tensor, " out"]) -> Float64[Tensor, " out"]:
-        """Returns the tensor that adds so much more, where it may."""
+        """Returns the tensor that adds `shift` more to each output channel, except where it is fixed."""
         return self.tensor.detach().double() + self.sign * shift.masked_fill(self.fixed, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObservedLayer:
-    """A layer that is called once a batch.
+    """A layer that is called once per batch.
 
     Attributes:
         name: of the layer.
@@ -64,7 +64,7 @@ def observe_layers(
         forward: how to call the model on a batch.
 
     Returns:
-        Linear layers and convolutions with parameters of their own that are called once a batch; not those within modules that compute
+        Linear layers and convolutions with parameters of their own that are called once per batch; not those within modules that compute
         with their weights by themselves, such as attention.
     """
     shared = shared_parameters(model)
@@ -98,23 +98,23 @@ def observe_layers(
 def _constant(name: str, layer: MatrixLayer, norm: str | None, model: nn.Module, folded: bool) -> Constant | None:
     module = None if norm is None else model.get_submodule(norm)
     if isinstance(layer.bias, nn.Parameter):
-        found, bias = f"{name}.bias", layer.bias
+        bias_name, bias = f"{name}.bias", layer.bias
     elif module is not None and folded and isinstance(module.bias, nn.Parameter):
-        found, bias = f"{norm}.bias", module.bias
+        bias_name, bias = f"{norm}.bias", module.bias
     elif module is not None:
         assert isinstance(module.running_mean, Tensor)
-        nothing = torch.zeros_like(module.running_mean, dtype=torch.bool)
-        return Constant(name=None, tensor=module.running_mean, fixed=nothing, sign=-1)
+        none_fixed = torch.zeros_like(module.running_mean, dtype=torch.bool)
+        return Constant(name=None, tensor=module.running_mean, fixed=none_fixed, sign=-1)
     else:
         return None
     # Among weights that are pruned, biases of zero are pruned, too; elsewhere they may not have been trained.
     fixed = (bias.detach() == 0) & (layer.weight.detach() == 0).any()
-    return None if bool(fixed.all()) else Constant(name=found, tensor=bias, fixed=fixed)
+    return None if bool(fixed.all()) else Constant(name=bias_name, tensor=bias, fixed=fixed)
 
 
 @torch.no_grad()
 def mean_output(layer: MatrixLayer, inputs: Sequence[Tensor]) -> Float64[Tensor, " out"]:
-    """Computes the mean over samples and positions of what a layer makes of its inputs."""
+    """Computes the mean of a layer's outputs over samples and positions."""
     total = torch.zeros(layer.weight.shape[0], dtype=torch.float64, device=layer.weight.device)
     count = 0
     for batch in inputs:

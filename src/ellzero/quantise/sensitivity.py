@@ -14,7 +14,7 @@ from ellzero.surgery.layer_matrices import MatrixLayer, groups_of, layer_columns
 
 
 class Sensitivity(NamedTuple):
-    """Expected second derivative of the divergence between a network's answers, in nats a sample.
+    """Expected second derivative of the divergence between a network's answers, in nats per sample.
 
     Attributes:
         weight: by a weight, over the variance of its input: the mean over a layer.
@@ -26,10 +26,10 @@ class Sensitivity(NamedTuple):
 
 
 def first_tensor(output: Any) -> Tensor:
-    """Returns the first tensor of what a network answers.
+    """Returns the first tensor of a network's output.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the output holds no tensor.
     """
     if isinstance(output, Tensor):
         return output
@@ -82,38 +82,37 @@ def sensitivities(
     """Estimates the sensitivity of every layer.
 
     Args:
-        model: in eval mode.
+        model: the model, in eval mode.
         batches: its inputs.
-        layers: those in question, each called once a batch.
+        layers: the layers, each called once per batch.
         moments: of their inputs.
         forward: how to call the model on a batch.
         generator: draws answers.
-        rounds: answers drawn for each sample.
+        rounds: answers drawn per sample.
         temperature: as in `sampled_gradient`.
     """
     weights, biases = dict.fromkeys(layers, 0.0), dict.fromkeys(layers, 0.0)
     samples = 0
     for batch in batches:
         with ExitStack() as stack, torch.enable_grad():
-            seen: dict[str, tuple[Tensor, Tensor]] = {}
-
+            calls: dict[str, tuple[Tensor, Tensor]] = {}
             for name, layer in layers.items():
-                stack.callback(layer.register_forward_hook(partial(_see, seen, name)).remove)
+                stack.callback(layer.register_forward_hook(partial(_record, calls, name)).remove)
             answer = first_tensor(forward(model, batch))
             samples += len(answer)
-            for number in range(rounds):
+            for done in range(1, rounds + 1):
                 probe = sampled_gradient(answer, generator, temperature)
-                outputs = [output for _, output in seen.values()]
-                gradients = torch.autograd.grad(answer, outputs, probe, retain_graph=number + 1 < rounds)
-                for (name, (inputs, _)), gradient in zip(seen.items(), gradients, strict=True):
+                outputs = [output for _, output in calls.values()]
+                gradients = torch.autograd.grad(answer, outputs, probe, retain_graph=done < rounds)
+                for (name, (inputs, _)), gradient in zip(calls.items(), gradients, strict=True):
                     weight, bias = _squares(layers[name], inputs, gradient, moments[name])
                     weights[name] += weight / rounds
                     biases[name] += bias / rounds
     return {name: Sensitivity(weights[name] / samples, biases[name] / samples) for name in layers}
 
 
-def _see(seen: dict[str, tuple[Tensor, Tensor]], name: str, _module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
-    seen[name] = (arguments[0].detach(), output)
+def _record(calls: dict[str, tuple[Tensor, Tensor]], name: str, _module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
+    calls[name] = (arguments[0].detach(), output)
     return output.clone()  # what follows may work in place
 
 
@@ -124,9 +123,9 @@ def _squares(layer: MatrixLayer, inputs: Tensor, gradient: Tensor, moments: Mome
     total, done = 0.0, 0
     mean = moments.mean.to(slopes.dtype)[None, :, :, None]
     for piece in pieces(layer, inputs):
-        found = layer_columns(layer, piece) - mean
-        part = slopes[done : done + len(found)] @ found.mT
+        centred = layer_columns(layer, piece) - mean
+        part = slopes[done : done + len(centred)] @ centred.mT
         total += float(part.double().square().mean((1, 2, 3)).sum())
-        done += len(found)
+        done += len(centred)
     variance = float(moments.covariance.diagonal(dim1=1, dim2=2).mean())
     return total / max(variance, 1e-30), float(slopes.sum(3).double().square().mean((1, 2)).sum())

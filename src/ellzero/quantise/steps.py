@@ -26,7 +26,7 @@ class Steps:
     Attributes:
         weight: step of the weights.
         bias: step of the biases.
-        curvature: second derivative of the divergence by a weight, over the variance of its input, in nats a sample.
+        curvature: second derivative of the divergence by a weight, over the variance of its input, in nats per sample.
     """
 
     weight: float
@@ -39,14 +39,14 @@ class Steps:
 
 
 def choose_steps(sensitivity: Sensitivity, inputs: GramFactor, nats_per_bit: float) -> Steps:
-    """Chooses steps so that a bit fewer for each weight costs as many nats as it is worth.
+    """Chooses steps at which one bit less per weight costs as many nats as it is worth.
 
-    The error of rounding to a step s is s^2 / 12 a weight, so the divergence grows by F s^2 / 24, and by F s^2 ln 2 / 12 for each bit that
-    a coarser step saves.
+    The squared error of rounding to a step s is s^2 / 12 per weight, so the divergence grows by F s^2 / 24 per weight, and by
+    F s^2 ln 2 / 12 for each bit that a coarser step saves.
 
     Args:
         sensitivity: of the layer.
-        inputs: of the layer; what feedback leaves of an input counts, in the geometric mean.
+        inputs: the factored Gram matrix; what feedback leaves of each input counts, in the geometric mean.
         nats_per_bit: the exchange rate.
     """
     scale = math.sqrt(12 * nats_per_bit / math.log(2))
@@ -59,7 +59,7 @@ def choose_steps(sensitivity: Sensitivity, inputs: GramFactor, nats_per_bit: flo
 
 
 def input_factor(layer: ObservedLayer, inputs: Moments, damping: float) -> GramFactor:
-    """Factors the Gram matrix of a layer's inputs: without their mean where biases, most of them, make up for it."""
+    """Factorises the Gram matrix of a layer's inputs: without their mean where most of the biases can make up for it."""
     gram = inputs.covariance
     if layer.constant is None or 2 * int(layer.constant.fixed.sum()) > layer.constant.fixed.numel():
         gram = gram + inputs.mean[:, :, None] * inputs.mean[:, None]
@@ -67,21 +67,21 @@ def input_factor(layer: ObservedLayer, inputs: Moments, damping: float) -> GramF
 
 
 @torch.no_grad()
-def quantise_weight_(layer: ObservedLayer, inputs: GramFactor, steps: Steps, price: float) -> dict[str, Levels]:
+def quantise_weight_(layer: ObservedLayer, inputs: GramFactor, steps: Steps, nats_per_bit: float) -> dict[str, Levels]:
     """Moves a layer's weights to their grid, in place.
 
     Args:
         layer: the layer.
         inputs: of the layer.
         steps: of its grids.
-        price: nats that a bit is worth while single weights are rounded; 0 rounds to the nearest.
+        nats_per_bit: what a bit is worth while single weights are rounded; 0 rounds to the nearest.
 
     Returns:
-        The levels by name; none where they are too many for a grid, and the weights are as before.
+        The levels by name; empty where they are too many for a grid, and then the weights are as before.
     """
     weight = layer.layer.weight
-    paid = RoundingPrice(curvature=steps.curvature, nats_per_bit=price) if price > 0 else None
-    levels = round_with_feedback(layer_matrices(layer.layer), inputs, steps.weight, paid).reshape(weight.shape)
+    price = RoundingPrice(curvature=steps.curvature, nats_per_bit=nats_per_bit) if nats_per_bit > 0 else None
+    levels = round_with_feedback(layer_matrices(layer.layer), inputs, steps.weight, price).reshape(weight.shape)
     if not float(levels.abs().max()) < _MOST_LEVELS:
         return {}
     weight.copy_(levels * steps.weight)
@@ -94,7 +94,7 @@ def correct_bias_(layer: ObservedLayer, inputs: Sequence[Tensor], steps: Steps) 
 
     Args:
         layer: the layer, its weights quantised.
-        inputs: what comes to it now.
+        inputs: its inputs in the network as quantised so far.
         steps: of its grids.
 
     Returns:

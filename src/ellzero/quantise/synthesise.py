@@ -35,9 +35,9 @@ def synthetic_inputs(
     normalisation are those it remembers, in units of the latter.
 
     Args:
-        model: with batch normalisation that has seen training; it is not changed.
+        model: a model with batch normalisation that was trained; it is not changed.
         shape: of one input, without the dimension of the batch.
-        count: how many inputs; they are found together.
+        count: how many inputs; they are optimised together.
         updates: each costs a forward and a backward pass of all inputs.
         lr: the first learning rate, in units of an input.
         seed: draws the noise.
@@ -84,8 +84,8 @@ def synthetic_inputs(
 
 def _distance(norm: Any, arguments: Any) -> Tensor:
     """Measures how far mean and standard deviation of each channel are from those remembered, in the latter."""
-    seen = arguments[0].transpose(0, 1).flatten(1)
+    by_channel = arguments[0].transpose(0, 1).flatten(1)
     variance = norm.running_var + norm.eps
-    means = (seen.mean(1) - norm.running_mean).square() / variance
-    deviations = (seen.var(1, correction=0).add(norm.eps).sqrt() - variance.sqrt()).square() / variance
+    means = (by_channel.mean(1) - norm.running_mean).square() / variance
+    deviations = (by_channel.var(1, correction=0).add(norm.eps).sqrt() - variance.sqrt()).square() / variance
     return (means + deviations).mean()

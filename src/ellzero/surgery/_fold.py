@@ -111,23 +111,23 @@ def named_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 def outputs(model: nn.Module, example: Tensor) -> list[Tensor]:
     """Runs a model in eval mode on a copy of the example and lists the tensors it returns."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
 
     def collect(leaf: Any) -> Any:
         if isinstance(leaf, Tensor):
-            found.append(leaf.clone())
+            tensors.append(leaf.clone())
         return leaf
 
     with evaluating(model):
         map_aggregate(model(example.clone()), collect)
-    return found
+    return tensors
 
 
-def check_equal(found: list[Tensor], expected: list[Tensor]) -> None:
+def check_equal(new_outputs: list[Tensor], expected: list[Tensor]) -> None:
     """Raises RuntimeError unless two lists of outputs agree up to rounding: a wrong network is never returned."""
-    if len(found) != len(expected):
-        raise RuntimeError(f"the new model returns {len(found)} tensors, the old one {len(expected)}")
-    for new, old in zip(found, expected, strict=True):
+    if len(new_outputs) != len(expected):
+        raise RuntimeError(f"the new model returns {len(new_outputs)} tensors, the old one {len(expected)}")
+    for new, old in zip(new_outputs, expected, strict=True):
         if new.shape != old.shape:
             raise RuntimeError(f"the new model returns shape {tuple(new.shape)}, the old one {tuple(old.shape)}")
         if not old.is_floating_point():

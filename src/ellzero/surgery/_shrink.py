@@ -58,10 +58,10 @@ def shrink(model: nn.Module, example: Tensor, *, inputs: bool = False) -> Shrunk
             _keep_features(operation, kept)
     _slice_(small, kept)
     try:
-        found = outputs(small, example)
+        new_outputs = outputs(small, example)
     except RuntimeError as error:
         raise RuntimeError(f"the smaller model fails on the example, so its code depends on a number of channels: {error}") from error
-    check_equal(found, expected)
+    check_equal(new_outputs, expected)
     return Shrunk(model=small, kept=kept)
 
 

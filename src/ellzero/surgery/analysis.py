@@ -1,4 +1,4 @@
-"""How each module and function treats channels: builds the operations of `channels` from a traced network."""
+"""The analysis behind `fold`, `shrink` and `reorder`: a traced network as operations on channels, one rule per module or function."""
 
 from collections.abc import Mapping, Sequence
 from functools import reduce

@@ -1,4 +1,4 @@
-"""The modules that the analysis of channels knows."""
+"""The modules and functions that the analysis of channels knows."""
 
 import operator
 from collections import Counter
@@ -58,7 +58,7 @@ def copied(model: nn.Module) -> nn.Module:
 
     Raises:
         ValueError: a layer computes its weight from other tensors, as torch.nn.utils.prune does; the message names it.
-        TypeError: it is no module.
+        TypeError: `model` is not a module.
     """
     check_weights(model)
     return duplicate(model)
@@ -109,9 +109,12 @@ def name_of(node: Node) -> str:
 def keeps_numbers(node: Node) -> bool:
     """Says whether a call of `to` leaves numbers what they are: it names a layout in memory or a floating type, or both."""
     named = [*node.args[1:], *node.kwargs.values()]
-    return all(isinstance(each, torch.memory_format) or (isinstance(each, torch.dtype) and each.is_floating_point) for each in named)
+    return all(
+        isinstance(argument, torch.memory_format) or (isinstance(argument, torch.dtype) and argument.is_floating_point)
+        for argument in named
+    )
 
 
 def any_of(size: Any) -> bool:
-    """Tells whether a size such as padding, one number or one a dimension, is not 0 anywhere."""
+    """Tells whether a size such as padding, one number or one per dimension, is not 0 anywhere."""
     return any(size) if isinstance(size, (tuple, list)) else bool(size)

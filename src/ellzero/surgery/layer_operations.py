@@ -129,7 +129,7 @@ class Dense(Operation):
 
 @dataclass(eq=False)
 class Depthwise(Operation):
-    """A convolution with a group a channel: output channel c reads input channel c only, so both are one unit."""
+    """A convolution with one group per channel: output channel c reads input channel c only, so both are one unit."""
 
     name: str
     module: nn.Module

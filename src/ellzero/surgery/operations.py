@@ -1,8 +1,8 @@
 """Which channels of a network are needed, and which are constant: the analysis behind `fold` and `shrink`.
 
 Every tensor between two operations is a `Value`. It knows, per channel, the unit it carries (`ids`; units that are added to each
-other form one class), its constant (nan where it depends on the input) and whether anything reads it (`need`). Constants are found
-in one pass forwards: a unit is constant if everything with a non-zero weight into it is. Needs are found in one pass backwards: a
+other form one class), its constant (nan where it depends on the input) and whether anything reads it (`need`). Constants are computed
+in one pass forwards: a unit is constant if everything with a non-zero weight into it is. Needs are computed in one pass backwards: a
 unit is needed if a needed unit reads it with a non-zero weight and cannot absorb its constant into a bias. The order of the two
 passes makes the result a fixed point: no need influences a constant.
 """
