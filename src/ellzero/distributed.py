@@ -4,7 +4,7 @@ Every function here is a collective: all processes of the group call it, equally
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -13,15 +13,83 @@ from torch import Tensor, nn
 
 from ellzero.types import Masks
 
-_WRAPPERS = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module"})
+_INNER = {
+    "DistributedDataParallel": "module",
+    "DataParallel": "module",
+    "AveragedModel": "module",
+    "OptimizedModule": "_orig_mod",
+    "FullyShardedDataParallel": "_fsdp_wrapped_module",
+    "CheckpointWrapper": "_checkpoint_wrapped_module",
+    "OffloadWrapper": "_checkpoint_wrapped_module",
+    "_FabricModule": "_forward_module",
+}
+"""Classes that wrap a model, of torch and of Lightning, and under which name each holds it."""
+
+_LIBRARIES = ("torch.", "lightning.", "lightning_fabric.")
 
 _CHUNK = 2**22
 """Scalars gathered at once: the temporaries of a mean take this many per process, however large the model is."""
 
 
-def canonical_name(name: str) -> str:
-    """Removes the prefixes that DDP, torch.compile, FSDP and AveragedModel put before a parameter's name."""
-    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+def canonical_paths(model: nn.Module) -> dict[str, str]:
+    """Maps the path of every module to its path without wrappers: what DDP, torch.compile, FSDP, Fabric and AveragedModel put before it.
+
+    Only what such a wrapper adds is left out: a submodule that is called `module` keeps its name.
+
+    Returns:
+        Path as in `named_modules(remove_duplicate=False)` -> canonical path, both "" for the model itself.
+    """
+    modules = dict(model.named_modules(remove_duplicate=False))
+    paths: dict[str, str] = {}
+    for path in modules:
+        parent, _, leaf = path.rpartition(".")
+        if not path or _inner(modules[parent]) == leaf:
+            paths[path] = paths[parent] if path else ""
+        else:
+            paths[path] = f"{paths[parent]}.{leaf}" if paths[parent] else leaf
+    return paths
+
+
+def canonical_names(model: nn.Module) -> dict[str, str]:
+    """Maps the name of every parameter and buffer, tied ones under each name, to its name without wrappers."""
+    paths = canonical_paths(model)
+    tensors = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
+    names: dict[str, str] = {}
+    for name, _ in tensors:
+        path, _, leaf = name.rpartition(".")
+        # A checkpoint wrapper leaves its own prefix out of names already.
+        own = paths.get(path, path)
+        names[name] = f"{own}.{leaf}" if own else leaf
+    return names
+
+
+def known_name(given: str, known: Container[str]) -> str:
+    """Finds which of the known names is meant by one that may carry wrappers' prefixes.
+
+    Args:
+        given: a name as it stands in the state_dict of a model, wrapped or not.
+        known: canonical names.
+
+    Returns:
+        The name itself where it is known; else the known name that is left when wrappers' prefixes go, from the front first; else the name.
+    """
+    inner = frozenset(_INNER.values())
+    parts = given.split(".")
+    for start, part in enumerate(parts):
+        if (rest := ".".join(parts[start:])) in known:
+            return rest
+        if part not in inner:
+            break
+    stripped = ".".join(part for part in parts if part not in inner)
+    return stripped if stripped in known else given
+
+
+def _inner(module: nn.Module) -> str | None:
+    """Returns under which name a wrapper holds what it wraps; None for any other module."""
+    for kind in type(module).__mro__:
+        if kind.__name__ in _INNER and kind.__module__.startswith(_LIBRARIES):
+            return _INNER[kind.__name__]
+    return None
 
 
 @dataclass(frozen=True)
@@ -75,9 +143,9 @@ def mean_evaluation(evaluate: Callable[[nn.Module], float], group: dist.ProcessG
 
 
 def masks_hash(masks: Masks) -> str:
-    """Computes a SHA-256 of names, shapes and bits of masks, independent of their order, of wrappers' prefixes and of the device."""
+    """Computes a SHA-256 of names, shapes and bits of masks, independent of their order and of the device."""
     digest = hashlib.sha256()
-    for name, mask in sorted((canonical_name(name), mask) for name, mask in masks.items()):
+    for name, mask in sorted(masks.items()):
         digest.update(f"{len(name)}:{name}{tuple(mask.shape)}".encode())
         digest.update((mask.detach() != 0).to("cpu", torch.uint8).contiguous().numpy().tobytes())
     return digest.hexdigest()

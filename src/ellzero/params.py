@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 
-from ellzero.distributed import canonical_name
+from ellzero.distributed import canonical_names, canonical_paths
 from ellzero.types import Masks, Params
 
 Selector = Callable[[str, nn.Module, Tensor], bool]
@@ -57,22 +58,24 @@ def duplicate(model: nn.Module) -> nn.Module:
 
 def named_parameters(model: nn.Module) -> dict[str, tuple[nn.Module, Tensor]]:
     """Lists trainable parameters under canonical names with a module that owns each, tied tensors once (their first name)."""
+    paths = canonical_paths(model)
     owned: dict[str, tuple[nn.Module, Tensor]] = {}
-    listed: set[Tensor] = set()
-    for prefix, module in model.named_modules():
+    seen: set[Tensor] = set()
+    for path, module in model.named_modules():
         for leaf, parameter in module.named_parameters(recurse=False):
-            if parameter.requires_grad and parameter not in listed:
-                listed.add(parameter)
-                owned[canonical_name(f"{prefix}.{leaf}" if prefix else leaf)] = (module, parameter)
+            if parameter.requires_grad and parameter not in seen:
+                seen.add(parameter)
+                owned[_joined(paths[path], leaf)] = (module, parameter)
     return owned
 
 
 def aliases(model: nn.Module) -> dict[str, str]:
     """Maps every further canonical name of a tied parameter to the name it is listed under."""
+    names = canonical_names(model)
     first: dict[Tensor, str] = {}
     others: dict[str, str] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        name = canonical_name(name)
+    for given, parameter in model.named_parameters(remove_duplicate=False):
+        name = names[given]
         if first.setdefault(parameter, name) != name:
             others[name] = first[parameter]
     return others
@@ -92,14 +95,18 @@ def select_parameters(model: nn.Module, select: Selector = weights) -> dict[str,
 
     Raises:
         TypeError: `model` is not a module, or a selected parameter is complex.
-        ValueError: nothing is selected.
+        ValueError: nothing is selected, or a lazy module has no weights yet.
     """
     require_module(model)
     owners: dict[Tensor, str] = {parameter: name for name, (_, parameter) in named_parameters(model).items()}
+    for parameter, name in owners.items():
+        if isinstance(parameter, UninitializedParameter):
+            raise ValueError(f"{name} has no shape yet, as its module is lazy: run a batch through the model first")
+    paths = canonical_paths(model)
     chosen: set[str] = set()
-    for prefix, module in model.named_modules(remove_duplicate=False):
+    for path, module in model.named_modules(remove_duplicate=False):
         for leaf, parameter in module.named_parameters(recurse=False):
-            if parameter in owners and select(canonical_name(f"{prefix}.{leaf}" if prefix else leaf), module, parameter):
+            if parameter in owners and select(_joined(paths[path], leaf), module, parameter):
                 chosen.add(owners[parameter])
     selected = {name: parameter for parameter, name in owners.items() if name in chosen}
     if not selected:
@@ -108,6 +115,10 @@ def select_parameters(model: nn.Module, select: Selector = weights) -> dict[str,
         if parameter.is_complex():
             raise TypeError(f"{name} is complex: penalties are defined for real parameters; exclude it with select=")
     return selected
+
+
+def _joined(path: str, leaf: str) -> str:
+    return f"{path}.{leaf}" if path else leaf
 
 
 def count_parameters(model: nn.Module) -> int:

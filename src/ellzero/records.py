@@ -72,8 +72,8 @@ def versions() -> dict[str, str]:
 def settings_of(value: object) -> Any:
     """Turns settings into plain JSON for a record: what a run was made of, to be read and compared.
 
-    A dataclass becomes its class and the fields that its text shows, an enum its value, a function or a class `module:name`; anything else is named by its
-    class, or by its own text where that says more.
+    A dataclass becomes its class and the fields that its text shows, an enum its value, a function or a class `module:name`; anything else
+    is named by its class, or by its own text where that says more.
 
     Args:
         value: a recipe, a method, a target, or whatever stands in their fields.

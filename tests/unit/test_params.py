@@ -5,9 +5,10 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.optim.swa_utils import AveragedModel
 
-from ellzero.distributed import canonical_name
+from ellzero.distributed import canonical_names, known_name
 from ellzero.params import (
     aliases,
     apply_masks_,
@@ -64,18 +65,43 @@ def test_a_rule_is_asked_with_the_plain_name_and_the_owner() -> None:
     assert asked == [("0.weight", nn.Linear), ("0.bias", nn.Linear)]
 
 
+class Holder(nn.Module):
+    """Has submodules that are really called as wrappers call theirs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.module = nn.Linear(2, 2)
+        self._orig_mod = nn.Sequential(nn.Linear(2, 2))
+        self.block = AveragedModel(nn.Linear(2, 2))
+
+
+def test_only_what_a_wrapper_adds_is_left_out_of_names() -> None:
+    expected = ["module.weight", "_orig_mod.0.weight", "block.weight"]
+    compiled = torch.compile(Holder(), backend="eager")
+    for model in (Holder(), AveragedModel(Holder()), nn.DataParallel(Holder()), compiled, AveragedModel(compiled), nn.Sequential(Holder())):
+        prefix = "0." if type(model) is nn.Sequential else ""
+        assert sorted(select_parameters(model)) == sorted(prefix + name for name in expected)
+    assert sorted(canonical_names(checkpoint_wrapper(Holder())).values())[-1] == "module.weight"
+
+
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("given", "expected"),
     [
-        ("module._orig_mod.0.weight", "0.weight"),
-        ("block._orig_mod.weight", "block.weight"),
-        ("_fsdp_wrapped_module.layer._fsdp_wrapped_module.weight", "layer.weight"),
+        ("module.weight", "module.weight"),
+        ("module.module.weight", "module.weight"),
+        ("_orig_mod.module.module.weight", "module.weight"),
+        ("module.0.weight", "0.weight"),
+        ("block._fsdp_wrapped_module.weight", "block.weight"),
         ("modules.weight", "modules.weight"),
-        ("weight", "weight"),
     ],
 )
-def test_wrappers_leave_no_trace_in_names(name: str, expected: str) -> None:
-    assert canonical_name(name) == expected
+def test_a_name_with_a_wrappers_prefix_means_the_known_one(given: str, expected: str) -> None:
+    assert known_name(given, {"module.weight", "0.weight", "block.weight"}) == expected
+
+
+def test_a_lazy_module_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"0\.weight has no shape yet.*run a batch through"):
+        select_parameters(nn.Sequential(nn.LazyLinear(3)))
 
 
 def test_masks_of_zeros_and_unknown_names() -> None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ellzero.attaching.inertia import Watch
+from ellzero.attaching.live import LiveModel
 from ellzero.attaching.sparsifier import Attached, Sparsifier
 from ellzero.attaching.steps import check_has_steps
 from ellzero.methods.protocol import MaySilence, Method
@@ -78,6 +79,7 @@ def attach(
             for own, owned in owners
         ],
         total_steps=total_steps,
+        live=LiveModel(model, trainable, select, [optimizer for optimizer, _ in owners]),
         seed=seed,
     )
     if from_zeros:

@@ -9,9 +9,12 @@ from torch.autograd.graph import increment_version
 
 from ellzero.attaching.mask_kernels import FEW, SMALLEST, Floats, Rows, add_sign_and_keep_, fits, keep_, row_of
 from ellzero.attaching.survivors import Survivors
-from ellzero.distributed import canonical_name
+from ellzero.distributed import canonical_names, known_name
 from ellzero.methods.protocol import Method, SignGradient
 from ellzero.types import At, Masks, Params
+
+_WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Whole numbers as wide as a floating point number, by bytes."""
 
 
 def checked_masks(masks: Masks, params: Params, aliases: Mapping[str, str], *, allow_empty_layers: bool = False) -> dict[str, Tensor]:
@@ -34,7 +37,7 @@ def checked_masks(masks: Masks, params: Params, aliases: Mapping[str, str], *, a
         raise ValueError("no masks were given, so nothing would be pruned")
     checked: dict[str, Tensor] = {}
     for given, mask in masks.items():
-        name = canonical_name(given)
+        name = known_name(given, {*params, *aliases})
         name = aliases.get(name, name)
         if name not in params:
             raise ValueError(f"no trainable parameter is named {name!r}: the masks belong to another model (here: {_listed(params)})")
@@ -66,7 +69,8 @@ def parameters_for(module: nn.Module, masks: Masks) -> dict[str, Tensor]:
     Raises:
         ValueError: a parameter is missing or has another shape.
     """
-    present = {canonical_name(name): parameter for name, parameter in module.named_parameters(remove_duplicate=False)}
+    names = canonical_names(module)
+    present = {names[name]: parameter for name, parameter in module.named_parameters(remove_duplicate=False)}
     for name, mask in masks.items():
         if name not in present:
             raise ValueError(f"{type(module).__name__} has no parameter {name!r}: it is not a copy of the model (here: {_listed(present)})")
@@ -76,7 +80,7 @@ def parameters_for(module: nn.Module, masks: Masks) -> dict[str, Tensor]:
 
 
 class Keep:
-    """Masks in the form that is cheapest in every step: bytes for the kernels, or factors 1 and 0 of each parameter's type and place.
+    """Masks in the form that is cheapest in every step: bytes for the kernels, or ones and zeros as whole numbers where a parameter is.
 
     Args:
         masks: canonical name -> boolean mask, True where the weight is kept.
@@ -156,12 +160,15 @@ class Keep:
                 increment_version(tensors[name])
                 keep_(row, self._bytes[name])
         if others:
-            torch._foreach_mul_([tensors[name] for name in others], [self._factor(name, tensors[name]) for name in others])
+            # A product of numbers would keep NaN and make -0; one of their bits as whole numbers does neither.
+            bits = [tensors[name].view(_WHOLE[tensors[name].element_size()]) for name in others]
+            torch._foreach_mul_(bits, [self._factor(name, whole) for name, whole in zip(others, bits, strict=True)])
 
-    def _factor(self, name: str, tensor: Tensor) -> Tensor:
+    def _factor(self, name: str, whole: Tensor) -> Tensor:
+        """Returns a mask as ones and zeros, of the type and in the place of a tensor of whole numbers."""
         factor = self._factors.get(name)
-        if factor is None or factor.device != tensor.device or factor.dtype != tensor.dtype:
-            factor = self._factors[name] = self._masks[name].to(tensor.device, tensor.dtype)
+        if factor is None or factor.device != whole.device or factor.dtype != whole.dtype:
+            factor = self._factors[name] = self._masks[name].to(whole.device, whole.dtype)
         return factor
 
 

@@ -12,6 +12,7 @@ from torch.utils.hooks import RemovableHandle
 from ellzero.attaching.flat import FlatProximal
 from ellzero.attaching.forward import ForwardPass
 from ellzero.attaching.inertia import Norms, Watch, measure
+from ellzero.attaching.live import LiveModel
 from ellzero.attaching.masking import Keep, checked_masks, parameters_for, revived
 from ellzero.attaching.moments import clear_dead_moments_, forget_
 from ellzero.attaching.steps import learning_rates, step_sizes
@@ -66,6 +67,7 @@ class Sparsifier:
         aliases: Mapping[str, str],
         attached: Sequence[Attached],
         total_steps: int | None,
+        live: LiveModel,
         seed: int = 0,
     ) -> None:
         self.method = method
@@ -77,6 +79,8 @@ class Sparsifier:
         self.skipped: list[str] = [name for name in trainable if name not in params]
         self.phase = Phase.REGULARISE
         self.last: Norms | None = None
+        self._live = live
+        self._regularised = False
         self._aliases = aliases
         self._trainable = trainable
         self._attached = {own.optimizer: own for own in attached}
@@ -112,8 +116,15 @@ class Sparsifier:
 
     def set_phase(self, phase: Phase) -> None:
         """Enters a phase: the penalty and forward weights act in `Phase.REGULARISE` only, masks in every phase."""
+        if phase is Phase.REGULARISE and self.phase is not Phase.REGULARISE and not self._regularised:
+            # What has been trained since `attach` is where the method begins.
+            self._begin()
         self.phase = phase
         self._show_() if phase is Phase.REGULARISE else self._hide_()
+
+    def _begin(self) -> None:
+        self.state = self.method.init(self.params)
+        self._follows = self.state if isinstance(self.state, FollowsRates) else None
 
     @contextmanager
     def dense(self) -> Generator[None, None, None]:
@@ -165,11 +176,17 @@ class Sparsifier:
             module: a copy of the model to check; the model itself by default.
 
         Raises:
-            AssertionError: weights have come back; names and counts are in the message.
+            AssertionError: weights have come back, or the model holds other tensors than those that are masked; names are in the message.
             ValueError: nothing is frozen, or the module lacks a masked parameter.
         """
         masks = self._frozen()
-        counts = revived(masks, self._trainable if module is None else parameters_for(module, masks))
+        held = self._live.parameters() if module is None else parameters_for(module, masks)
+        if module is None and (lost := [name for name in masks if held.get(name) is not self._trainable[name]]):
+            raise AssertionError(
+                f"the model no longer holds the tensors that are masked ({', '.join(lost)}): they were replaced after attach,"
+                " so attach again"
+            )
+        counts = revived(masks, held)
         if counts:
             where = ", ".join(f"{name}: {count}" for name, count in counts.items())
             raise AssertionError(
@@ -183,6 +200,7 @@ class Sparsifier:
             "masks": None if self._masks is None else {name: mask.clone() for name, mask in self._masks.items()},
             "method": self.state.state_dict(),
             "phase": self.phase.value,
+            "regularised": self._regularised,
             "steps": [attached.step for attached in self._attached.values()],
             "caps": [attached.flat.state_dict() for attached in self._attached.values()],
             "forward": [forward.state_dict() for forward in self._forwards()],
@@ -201,6 +219,7 @@ class Sparsifier:
         checked = None if masks is None else checked_masks(masks, self._trainable, self._aliases, allow_empty_layers=True)
         self.state.load_state_dict(state["method"])
         self.phase = Phase(state["phase"])
+        self._regularised = bool(state["regularised"])
         for attached, step, watched in zip(self._attached.values(), state["steps"], state["watched"], strict=True):
             attached.step, attached.watch.steps, attached.watch.inert = step, watched["steps"], watched["inert"]
         for attached, caps in zip(self._attached.values(), state.get("caps", []), strict=False):
@@ -274,6 +293,7 @@ class Sparsifier:
         clear_dead_moments_(list(self._attached), self._trainable, masks)
 
     def _before_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._live.check(optimizer)
         # The arguments begin with the optimizer itself. A closure has yet to compute the gradient, so the penalty waits for it.
         closure = kwargs["closure"] if "closure" in kwargs else (args[1] if len(args) > 1 else None)
         if closure is None:
@@ -325,6 +345,7 @@ class Sparsifier:
                 if self._follows is not None:
                     self._follows.follow_rates_(learning_rates(optimizer, params))
                 self.method.after_step_(params, self.state, steps, at)
+            self._regularised = True
             masks = self.method.masks_(params, self.state, at)
             if masks is not None:
                 self._install_masks({**(self._masks or {}), **checked_masks(masks, self._trainable, self._aliases)})

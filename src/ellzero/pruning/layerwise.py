@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from ellzero.distributed import canonical_name
+from ellzero.distributed import canonical_paths
 from ellzero.params import Selector, select_parameters, weights
 from ellzero.pruning.layer_problem import Allocation, Budget, LayerProblem, choose_, first_samples, num_samples
 from ellzero.pruning.regression import Regression, add_up_, weights_and_bias
@@ -151,7 +151,7 @@ def layerwise_prune_(
 def _layers(model: nn.Module, selected: Mapping[str, Tensor]) -> dict[str, tuple[MatrixLayer, Bool[Tensor, " n"]]]:
     """Lists the layers to prune, with the columns of each matrix that may be pruned."""
     chosen = {id(tensor) for tensor in selected.values()}
-    shared = shared_parameters(model)
+    shared, paths = shared_parameters(model), canonical_paths(model)
     layers: dict[str, tuple[MatrixLayer, Bool[Tensor, " n"]]] = {}
     for path, module in model.named_modules():
         if not isinstance(module, MatrixLayer) or not known(module):
@@ -168,7 +168,7 @@ def _layers(model: nn.Module, selected: Mapping[str, Tensor]) -> dict[str, tuple
         bias = bias_of(module)
         if bias is not None:
             prunable[-1] = id(bias) in chosen
-        layers[canonical_name(path)] = (module, prunable)
+        layers[paths[path]] = (module, prunable)
     if not layers:
         raise ValueError("no weight of a linear layer or a convolution is selected, so nothing would be pruned: pass another select=")
     return layers

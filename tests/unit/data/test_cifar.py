@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
+from ellzero.cli.jobs.by_name import NETWORKS, dataset_for, image_problem, wants_channels
 from ellzero.data import Dataset, Images, Part, find_data, load_cifar10, load_held_out, standardised
 from ellzero.training.presets import DataTreatment
-from ellzero.cli.jobs.by_name import NETWORKS, dataset_for, image_problem, wants_channels
 
 
 def write(folder: Path, name: str, records: int = 10_000, *, label: int | None = None, xz: bool = False) -> bytes:

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ellzero.cli.jobs.by_name import NETWORKS
 from ellzero.data import Part, load_cifar10, standardised
 from ellzero.models import MLP, VGG16, LeNet5Caffe, MLP3x512, ResNet, Student, Teacher
 from ellzero.params import count_parameters
-from ellzero.cli.jobs.by_name import NETWORKS
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ellzero.archive.load import load_model
 from ellzero.cli.options.sparsify import Sparsify
 from ellzero.description import TensorCount, entropy_bits, nats_to_bits
-from ellzero.distributed import canonical_name
+from ellzero.distributed import canonical_names
 from ellzero.params import aliases, count_nonzeros
 from ellzero.plots import draw_network, plot_curves
 from ellzero.records import Record, versions, write_json
@@ -107,7 +107,8 @@ def last_valid_error(sparse: SparsifyResult) -> float | None:
 def stored_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Lists the tensors that a file must hold, tied ones once."""
     others = set(aliases(model))
-    return {canonical_name(name): tensor for name, tensor in model.state_dict().items() if canonical_name(name) not in others}
+    names = canonical_names(model)
+    return {names[name]: tensor for name, tensor in model.state_dict().items() if names[name] not in others}
 
 
 def to_safetensors(model: nn.Module) -> bytes:
