@@ -14,11 +14,11 @@ def choices(**makers: Callable[[], object]) -> Mapping[str, Any]:
     `--updates exact`. An underscore in a word is typed as a hyphen.
 
     Args:
-        makers: for each word what is called, without arguments, to make the object.
+        makers: word -> the function, called without arguments, that makes the object.
     """
     return {_KEY: {word.replace("_", "-"): maker for word, maker in makers.items()}}
 
 
 def choices_of(field: "Field[Any]") -> Mapping[str, Callable[[], object]]:
-    """Returns the words declared for a field and what makes their objects; empty where none are declared."""
+    """Returns the words declared for a field, with the functions that make their objects; empty where none are declared."""
     return field.metadata.get(_KEY, {})
