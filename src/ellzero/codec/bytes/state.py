@@ -42,7 +42,7 @@ FIRST_COUNT = 6
 class Model(NamedTuple):
     """Everything that the predictor changes.
 
-    Args:
+    Attributes:
         registers: numbers and short arrays, at the places named above.
         coder: the state of the range coder within a message.
         history: the bytes read, a ring.

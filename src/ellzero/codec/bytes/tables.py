@@ -30,7 +30,7 @@ class History(NamedTuple):
 class HistoryTables(NamedTuple):
     """The bit histories as a machine with at most 256 states.
 
-    Args:
+    Attributes:
         following: the next state, at 2 * state + bit.
         initial: the first probability of a one in each state, in 1/65536.
         total: the bits that each state counts.

@@ -27,8 +27,9 @@ def code_flags(
 ) -> None:
     """Codes one decision per line.
 
+    The arguments from `state` to `slots` are those of `mix`.
+
     Args:
-        state, data, decode, memory, weights, slots: as in `mix`.
         flags: 1 where the line lives, [n]; filled in where the stream is read.
         width: of the image that the lines are pixels of, or 1.
         link: class of the same line in an earlier tensor, 0..7, [n]; zeros without one.

@@ -51,8 +51,9 @@ def code_magnitude(
 ) -> np.int64:
     """Codes a magnitude, at least 1. Returns it, int64.
 
+    The arguments from `state` to `slots` are those of `mix`.
+
     Args:
-        state, data, decode, memory, weights, slots: as in `mix`.
         size: the magnitude; anything where the stream is read.
         expected: class of what row, channel and tap together let one expect.
         near: class of the neighbours' magnitudes.

@@ -47,8 +47,9 @@ def code_name(
 ) -> None:
     """Codes bytes up to and with the next 0, or `limit` of them.
 
+    The arguments from `state` to `slots` are those of `mix`.
+
     Args:
-        state, data, decode, memory, weights, slots: as in `mix`.
         history: all names so far, each ended by 0; the next from `written[0]` on, filled in where it is read.
         written: the number of bytes so far; the place where the last name like this one goes on, and for how many bytes it was.
         limit: the largest number of bytes.
