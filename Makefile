@@ -63,7 +63,7 @@ docs: $(VENV)-docs/.installed
 
 test-browser: $(VENV)/.installed-test docs
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[test,browser]"
-	$(BIN)/python -m pytest -m slow tests/docs/test_browser.py
+	$(BIN)/python -m pytest -rs -m slow tests/docs/test_browser.py
 
 house: $(VENV)/.installed-check
 	$(BIN)/python tools/house.py

@@ -7,6 +7,7 @@ anchor and file that a page asks for is looked up; anything missing, or fetched 
 
 import ast
 import html
+import logging
 import re
 import shutil
 import subprocess
@@ -79,6 +80,39 @@ def public_names() -> dict[str, dict[str, griffe.Object]]:
     return names
 
 
+class Warned(logging.Handler):
+    """Collects what griffe says about docstrings."""
+
+    def __init__(self) -> None:
+        """Starts with nothing said."""
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Notes one message."""
+        self.messages.append(record.getMessage())
+
+
+def wrong_docstrings() -> list[str]:
+    """Lists what docstrings name that the signature does not have, and whatever else griffe warns of, in the whole package."""
+    warned = Warned()
+    logger = logging.getLogger("griffe")
+    logger.addHandler(warned)
+    logger.propagate = False
+    waiting: list[griffe.Object | griffe.Alias] = [
+        griffe.load("ellzero", search_paths=[ROOT / "src"], resolve_aliases=True, docstring_parser="google")
+    ]
+    while waiting:
+        value = waiting.pop()
+        if value.is_alias:
+            continue
+        if value.docstring:
+            _ = value.docstring.parsed  # griffe warns while it parses
+        waiting += value.members.values()
+    logger.removeHandler(warned)
+    return sorted(warned.messages)
+
+
 def sentence(value: griffe.Object) -> str:
     """Returns the first line of a docstring, for a table."""
     return value.docstring.value.strip().splitlines()[0].replace("|", "\\|") if value.docstring else ""
@@ -114,15 +148,41 @@ def write_api(folder: Path) -> list[Any]:
     return navigation
 
 
-def typeset(text: str) -> str:
-    """Turns fences of `math` into MathML, which browsers show without a script or a font from elsewhere."""
+VERBATIM = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)[ ]*$|(?P<tick>`+)(?!`).+?(?<!`)(?P=tick)(?!`)", re.MULTILINE | re.DOTALL)
+"""What stands in a page as it is: fences of code, and code within a line."""
 
-    def formula(match: re.Match[str]) -> str:
-        lines = [line.removesuffix("\\\\") for line in match[1].strip().splitlines()]  # a line of the fence is a line of the formula
-        shown = "".join(f"<div>{convert(line, display='block')}</div>" for line in lines)
+FORMULA = re.compile(r"\$\$(?P<block>.+?)\$\$|(?<![\w$])\$(?P<inline>[^\s$](?:[^$]*[^\s$])?)\$(?![\w$])", re.DOTALL)
+
+
+def mathml(latex: str, display: str) -> str:
+    """Returns a formula as MathML; the converter needs to be told which bars enclose something, and of the space after `ln`."""
+    latex = re.sub(r"(?<!\\left)\\lvert\b", r"\\left\\lvert", re.sub(r"(?<!\\right)\\rvert\b", r"\\right\\rvert", latex))
+    return convert(latex.replace(r"\ln ", r"\ln\, "), display=display)
+
+
+def typeset(text: str) -> str:
+    """Turns formulas into MathML, which browsers show without a script or a font from elsewhere.
+
+    A formula is a fence of `math`, or stands between dollars outside of code: `$...$` in a line, `$$...$$` by itself.
+    """
+
+    def block(latex: str) -> str:
+        lines = [line.removesuffix("\\\\") for line in latex.strip().split("\\\\\n")]
+        shown = "".join(f"<div>{mathml(line, 'block')}</div>" for line in lines)
         return f'<div class="formula" tabindex="0">{shown}</div>'
 
-    return re.sub(r"^```math\n(.*?)^```$", formula, text, flags=re.MULTILINE | re.DOTALL)
+    def formula(match: re.Match[str]) -> str:
+        if match["block"]:
+            return block(match["block"])
+        return f"<span>{mathml(' '.join(match['inline'].split()), 'inline')}</span>"  # a line that began with <math> would be a block
+
+    text = re.sub(r"^```math\n(.*?)^```$", lambda match: block(match[1]), text, flags=re.MULTILINE | re.DOTALL)
+    parts: list[str] = []
+    end = 0
+    for code in VERBATIM.finditer(text):
+        parts += [FORMULA.sub(formula, text[end : code.start()]), code[0]]
+        end = code.end()
+    return "".join([*parts, FORMULA.sub(formula, text[end:])])
 
 
 def write_experiments(folder: Path) -> None:
@@ -215,7 +275,7 @@ def main() -> int:
         return 1
     shutil.rmtree(SITE, ignore_errors=True)
     shutil.move(STAGE / "site", SITE)  # zensical writes only below its configuration
-    wrong = check(SITE)
+    wrong = [*wrong_docstrings(), *check(SITE)]
     print("\n".join(wrong), file=sys.stderr)
     print(f"{len(list(SITE.rglob('*.html')))} pages in {SITE.relative_to(ROOT)}/, {len(wrong)} mistakes")
     return 1 if wrong else 0
