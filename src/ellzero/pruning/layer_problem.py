@@ -65,7 +65,7 @@ class LayerProblem:
         # Prices never fall along a row: whoever pays for a removal has paid for those before it.
         self.prices = self.elimination.cost.cummax(1).values / (self.energy if relative and self.energy > 0 else 1.0)
         self.dead = torch.zeros(len(self.dense), dtype=torch.bool, device=self.dense.device)
-        self.kept = torch.ones_like(self.dense, dtype=torch.bool)
+        self.mask = torch.ones_like(self.dense, dtype=torch.bool)
         self.solution = self.dense
 
     def name_of(self, leaf: str) -> str:
@@ -84,11 +84,11 @@ class LayerProblem:
         by_magnitude = torch.ones_like(magnitudes, dtype=torch.bool)
         by_magnitude[magnitudes.argsort(stable=True)[: int(counts.sum())]] = False
         candidates: list[tuple[float, Tensor, Tensor]] = []
-        for kept in (mask_after(self.elimination, counts, len(self.gram)), by_magnitude.view_as(self.dense)):
-            kept = kept & ~self.dead[:, None]
-            solution = refit(self.gram, self.dense @ self.gram, kept)
-            candidates.append((float(squared_error(solution - self.dense, self.gram).sum()), kept, solution))
-        _, self.kept, self.solution = min(candidates, key=lambda candidate: candidate[0])
+        for candidate in (mask_after(self.elimination, counts, len(self.gram)), by_magnitude.view_as(self.dense)):
+            mask = candidate & ~self.dead[:, None]
+            solution = refit(self.gram, self.dense @ self.gram, mask)
+            candidates.append((float(squared_error(solution - self.dense, self.gram).sum()), mask, solution))
+        _, self.mask, self.solution = min(candidates, key=lambda scored: scored[0])
         write_weights_and_bias_(self.layer, self.solution)
 
     def drop_(self, masks: Mapping[str, Tensor]) -> None:
@@ -97,23 +97,23 @@ class LayerProblem:
         if self.name_of("bias") in masks:
             columns.append(masks[self.name_of("bias")][:, None])
         # The masks keep what is not 0; a weight that least squares made 0 may still be needed.
-        self.kept = self.kept & (torch.cat(columns, 1) | (self.solution == 0))
-        self.solution = self.solution * self.kept
+        self.mask = self.mask & (torch.cat(columns, 1) | (self.solution == 0))
+        self.solution = self.solution * self.mask
         write_weights_and_bias_(self.layer, self.solution)
 
     def refit_(self, pruned: Regression, damping: float) -> None:
         """Fits the weights that are left to the dense network's outputs on the inputs that the pruned network gives."""
         gram = damped(pruned.gram, damping)
         cross = pruned.cross + self.solution @ (gram - pruned.gram)
-        self.solution = refit(gram, cross, self.kept)
+        self.solution = refit(gram, cross, self.mask)
         write_weights_and_bias_(self.layer, self.solution)
 
     def masks(self) -> dict[str, Tensor]:
         """Returns which weights and biases are kept, by the parameters' names."""
         shape = self.layer.weight.shape
-        columns = self.kept.shape[1] - (bias_of(self.layer) is not None)
-        masks = {self.name_of("weight"): self.kept[:, :columns].reshape(shape).clone()}
-        return masks if columns == self.kept.shape[1] else masks | {self.name_of("bias"): self.kept[:, -1].clone()}
+        columns = self.mask.shape[1] - (bias_of(self.layer) is not None)
+        masks = {self.name_of("weight"): self.mask[:, :columns].reshape(shape).clone()}
+        return masks if columns == self.mask.shape[1] else masks | {self.name_of("bias"): self.mask[:, -1].clone()}
 
     @property
     def relative_error(self) -> float:
@@ -124,7 +124,7 @@ class LayerProblem:
     @property
     def cut(self) -> bool:
         """Whether an input or an output of the layer has lost all its weights, so that others may have become useless."""
-        groups = self.masks()[self.name_of("weight")].flatten(2) if self.layer.weight.ndim > 2 else self.kept[:, :, None]
+        groups = self.masks()[self.name_of("weight")].flatten(2) if self.layer.weight.ndim > 2 else self.mask[:, :, None]
         groups = groups.any(2)
         return not bool(groups.any(0).all() and groups.any(1).all())
 
@@ -164,7 +164,7 @@ def choose_(model: nn.Module, problems: Sequence[LayerProblem], budget: Budget, 
             for other in problems[:index]:
                 other.free_(~masks[other.name_of("weight")].flatten(1).any(1))
         if wanted is not None:
-            wanted = max(0, wanted - int((~problem.kept & problem.prunable).sum()))
+            wanted = max(0, wanted - int((~problem.mask & problem.prunable).sum()))
 
 
 def cheapest(prices: Float64[Tensor, "out steps"], others: Sequence[Tensor], count: int) -> Int64[Tensor, " out"]:

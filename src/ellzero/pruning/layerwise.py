@@ -140,7 +140,7 @@ def layerwise_prune_(
             PrunedLayer(
                 name=problem.regression.name,
                 weights=int(problem.prunable.sum()) * len(problem.dense),
-                zeros=int((~problem.kept & problem.prunable).sum()),
+                zeros=int((~problem.mask & problem.prunable).sum()),
                 relative_error=error,
             )
             for problem, error in zip(problems, errors, strict=True)

@@ -92,22 +92,22 @@ def _eliminate(weight: Float64[Tensor, "rows n"], inverse: Float64[Tensor, "n n"
 def mask_after(elimination: Elimination, counts: Int64[Tensor, " rows"], n: int) -> Bool[Tensor, "rows n"]:
     """Builds the mask of what is left of n weights per row after the first `counts[k]` removals of row k."""
     order = elimination.order
-    kept = torch.ones(len(order), n, dtype=torch.bool, device=order.device)
-    return kept.scatter_(1, order, torch.arange(order.shape[1], device=order.device) >= counts[:, None])
+    mask = torch.ones(len(order), n, dtype=torch.bool, device=order.device)
+    return mask.scatter_(1, order, torch.arange(order.shape[1], device=order.device) >= counts[:, None])
 
 
-def refit(gram: Float64[Tensor, "n n"], cross: Float64[Tensor, "rows n"], kept: Bool[Tensor, "rows n"]) -> Float64[Tensor, "rows n"]:
-    """Solves for the weights of every row that minimise w H w^T - 2 c w^T among those kept; the others are exactly 0.
+def refit(gram: Float64[Tensor, "n n"], cross: Float64[Tensor, "rows n"], mask: Bool[Tensor, "rows n"]) -> Float64[Tensor, "rows n"]:
+    """Solves for the weights of every row that minimise w H w^T - 2 c w^T among those in a mask; the others are exactly 0.
 
     Args:
         gram: H = X X^T, positive definite.
         cross: c = Y X^T.
-        kept: which weights may be used.
+        mask: which weights may be used.
     """
     n = len(gram)
     solved: list[Tensor] = []
-    for mask, right in zip(kept.split(max(1, _CHUNK_ENTRIES // n**2)), cross.split(max(1, _CHUNK_ENTRIES // n**2)), strict=True):
-        used = mask.to(gram.dtype)
+    rows = max(1, _CHUNK_ENTRIES // n**2)
+    for used, right in zip(mask.to(gram.dtype).split(rows), cross.split(rows), strict=True):
         # A removed weight's row and column are those of the identity, so that all rows are systems of one size.
         system = gram * used[:, :, None] * used[:, None] + torch.diag_embed(1 - used)
         solved.append(torch.cholesky_solve((right * used)[:, :, None], torch.linalg.cholesky(system))[:, :, 0] * used)
