@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import layerwise, lenet5, lenet300, noise_level, online, packing, pmmp, rate_term, recovery, whole_files
+from experiments.commands import records
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", ROOT / "experiments/README.md")
@@ -30,6 +31,13 @@ OTHER_CODERS = {  # xz -9e, PPMd of order 16, zpaq 7.15 -m5: bytes
     "silesia/ooffice": (2_427_224, 2_504_558, 1_766_571),
     "calgary/": (883_752, 774_653, 703_752),
     "canterbury/": (493_080, 547_385, 352_487),
+}
+
+NNCODEC = {  # bytes at KL, of the same networks
+    "resnet20, images": "141,398 at 0.0152",
+    "resnet32, images": "171,181 at 0.051",
+    "resnet20": "159,920 at 0.0057, 128,909 at 0.026",
+    "resnet56": "331,693 at 0.029",
 }
 
 
@@ -118,6 +126,57 @@ def paper_recipe(name: str) -> str:
     return f"{statistics.median(line['compression_rate'] for line in lines):.0f} at {own:+.2f}"
 
 
+def packed(network: str, *ways: str) -> str:
+    """Formats the bytes of a packed network and its KL divergence from the dense one."""
+    lines = {(line["network"].removeprefix("cifar10-").split("-")[0], line["way"]): line for line in records(packing.RESULTS)}
+    several = [lines[network, way] for way in ways]
+    return ", ".join(f"{line['file_bytes']:,} bytes at KL {line['kl']:.4f}" for line in several)
+
+
+def networks_measured() -> list[tuple[str, str, str]]:
+    """Renders what the front page says of trained networks without training, and of linear models."""
+    pruned = {line["variant"]: line for line in records(layerwise.RESULTS) if (line["network"], line["zeros_asked"]) == ("resnet20", 0.5)}
+    layers, magnitude = (pruned[name]["kl_nats"] for name in ("layerwise, the same fraction of each layer", "magnitude, one threshold"))
+    lossless = [line for line in records(packing.RESULTS) if line["way"] == "lossless"]
+    smaller = [100 - 100 * line["file_bytes"] / min(line["xz_bytes"], line["xz_planes_bytes"]) for line in lossless]
+    shares = [line["file_bytes"] / line["source_bytes"] for line in lossless]
+    solved = records(recovery.RESULTS)
+    counts = [
+        sum(line["recovered"] for line in solved if (line["method"], line["measurements"]) == (name, 40))
+        for name in ("ADMM", "gates", "PMMP, exact steps", "relaxed lasso")
+    ]
+    return [
+        (
+            "ResNet-20, half of its weights removed on 500 unlabelled images",
+            f"KL to the dense network {layers:.3f}; pruning by magnitude {magnitude:.3f}",
+            "python -m experiments.layerwise run",
+        ),
+        (
+            "ResNet-20 (1,092,608 bytes) / ResNet-32, 128 unlabelled images, no training",
+            f"{packed('resnet20', 'calibrated 0.00016')}; NNCodec {NNCODEC['resnet20, images']}"
+            f" / {packed('resnet32', 'calibrated 0.00016')}; NNCodec {NNCODEC['resnet32, images']}",
+            "python -m experiments.packing run calibrated",
+        ),
+        (
+            "ResNet-20 / ResNet-56 with no data at all, calibrated on inputs made up from the batch normalisation",
+            f"{packed('resnet20', 'no data 0.0002', 'no data 0.0008')}; NNCodec {NNCODEC['resnet20']}"
+            f" / {packed('resnet56', 'no data 0.0001')}; NNCodec {NNCODEC['resnet56']}",
+            "python -m experiments.packing run without-data",
+        ),
+        (
+            f"{len(lossless)} trained networks, every bit kept",
+            f"{min(smaller):.1f} to {max(smaller):.1f} % smaller than the smaller of xz -9e and xz on byte planes;"
+            f" {min(shares):.2f} to {max(shares):.2f} of the file",
+            "python -m experiments.packing run lossless",
+        ),
+        (
+            "supports of 10 in 100 unknowns recovered from 40 measurements, of 20",
+            "ADMM {}, `linear_l0` {}, PMMP {}, relaxed lasso {}".format(*counts),
+            "python -m experiments.recovery run",
+        ),
+    ]
+
+
 def measured() -> str:
     """Renders what the front page says was measured."""
     sparse, close, small = (runs_of(lenet300.NETWORKS, name) for name in ("smallest-1480", "close-5000", "bytes-1900"))
@@ -173,6 +232,7 @@ def measured() -> str:
             "python -m experiments.whole_files run --sets calgary canterbury --levels 9",
         ),
     ]
+    rows += networks_measured()
     return "\n".join(["| what | result | command |", "| --- | --- | --- |", *(f"| {a} | {b} | `{c}` |" for a, b, c in rows)]) + "\n"
 
 
