@@ -65,8 +65,8 @@ test-browser: $(VENV)/.installed-test docs
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[test,browser]"
 	$(BIN)/python -m pytest -rs -m slow tests/docs/test_browser.py
 
-house: $(VENV)/.installed-check
-	$(BIN)/python tools/house.py
+house:
+	$(PYTHON) tools/house.py
 
 benchmark: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/step.py

@@ -2,8 +2,8 @@
 
     python tools/house.py        writes docs/house.svg
 
-The layers are those of the contract in pyproject.toml, which `lint-imports` checks; imports come from grimp, the graph that it reads; the
-sentence of a room is the first of its own docstring.
+The layers are those of the contract in pyproject.toml, which `lint-imports` checks; imports are those of the sources, within functions
+too; the sentence of a room is the first of its own docstring.
 """
 
 import ast
@@ -12,8 +12,6 @@ import re
 import textwrap
 import tomllib
 from pathlib import Path
-
-import grimp
 
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs/house.svg"
@@ -49,18 +47,24 @@ def sentence(room: str) -> str:
     return re.split(r"(?<=[.?!])\s", " ".join(words.replace("`", "").split()))[0]
 
 
+def imported_rooms(file: Path) -> set[str]:
+    """Lists the rooms that a module imports from."""
+    modules: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            modules |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {module.split(".")[1] for module in modules if module.startswith("ellzero.")}
+
+
 def draw() -> str:
     """Returns the picture as SVG."""
-    graph = grimp.build_graph("ellzero", cache_dir=None)
     rooms = [room for layer in layers() for room in layer]
 
     def reads(room: str) -> list[str]:
-        below = {
-            other.split(".")[1]
-            for module in {f"ellzero.{room}"} | graph.find_descendants(f"ellzero.{room}")
-            for other in graph.find_modules_directly_imported_by(module)
-            if other.count(".")
-        }
+        files = [place(room), *place(room).parent.rglob("*.py")] if place(room).name == "__init__.py" else [place(room)]
+        below = {other for file in files for other in imported_rooms(file)}
         return [other for other in rooms if other in below and other != room]
 
     parts: list[str] = []
