@@ -23,7 +23,7 @@ PROBABILITY_BITS = 16
 MAX_TOTAL_BITS = 24
 MAX_BYTES_PER_DECISION = 3  # of any kind; a binary decision alone takes 2 at most
 
-_LOW, _OFFSET, _WIDTH, _POSITION = 0, 0, 1, 2
+_LOW, _OFFSET, _WIDTH, POSITION = 0, 0, 1, 2
 _ONE = np.uint64(1)
 _BYTE = np.uint64(8)
 _BYTE_MASK = np.uint64(0xFF)
@@ -43,7 +43,7 @@ def start_encoder(state: State) -> None:
     """Starts a message at the beginning of a buffer."""
     state[_LOW] = np.uint64(0)
     state[_WIDTH] = _FULL
-    state[_POSITION] = np.uint64(0)
+    state[POSITION] = np.uint64(0)
 
 
 @kernel
@@ -62,7 +62,7 @@ def _carry(buffer: Buffer, position: np.uint64) -> None:
 def _narrow(state: State, buffer: Buffer, start: np.uint64, width: np.uint64) -> None:
     """Narrows the interval to [low + start, low + start + width), and writes the bytes that are settled but for a carry."""
     low = state[_LOW] + start
-    position = state[_POSITION]
+    position = state[POSITION]
     if low >= _CARRY:
         low -= _CARRY
         _carry(buffer, position)
@@ -74,7 +74,7 @@ def _narrow(state: State, buffer: Buffer, start: np.uint64, width: np.uint64) ->
         width <<= _BYTE
     state[_LOW] = low
     state[_WIDTH] = width
-    state[_POSITION] = position
+    state[POSITION] = position
 
 
 @kernel
@@ -135,7 +135,7 @@ def finish_encoder(state: State, buffer: Buffer) -> np.int64:
         where it was too small.
     """
     low = state[_LOW]
-    position = state[_POSITION]
+    position = state[POSITION]
     end = low + state[_WIDTH]
     if low > np.uint64(0):
         if end > _CARRY:
@@ -161,14 +161,14 @@ def start_decoder(state: State, data: Buffer) -> None:
     # No encoder writes five bytes 255 first; with this, damaged data stay within the interval too.
     state[_OFFSET] = min(offset, _FULL - _ONE)
     state[_WIDTH] = _FULL
-    state[_POSITION] = np.uint64(5)
+    state[POSITION] = np.uint64(5)
 
 
 @kernel
 def _follow(state: State, data: Buffer, start: np.uint64, width: np.uint64) -> None:
     """Narrows the interval as the encoder did, and reads the bytes that it wrote then."""
     offset = state[_OFFSET] - start
-    position = state[_POSITION]
+    position = state[POSITION]
     while width < _SMALLEST:
         byte = np.uint64(data[position]) if position < np.uint64(data.size) else np.uint64(0)
         position += _ONE
@@ -176,7 +176,7 @@ def _follow(state: State, data: Buffer, start: np.uint64, width: np.uint64) -> N
         width <<= _BYTE
     state[_OFFSET] = offset
     state[_WIDTH] = width
-    state[_POSITION] = position
+    state[POSITION] = position
 
 
 @kernel

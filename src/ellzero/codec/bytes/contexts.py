@@ -130,14 +130,54 @@ def follow_tags(m: Model, byte: Whole) -> None:
 @inlined
 def set_wide_contexts(m: Model) -> None:
     """Computes the values of contexts 10 and up, which the fastest levels do without."""
+    set_word_contexts(m)
+    set_column_contexts(m)
+    set_folded_contexts(m)
+
+
+@inlined
+def set_word_contexts(m: Model) -> None:
+    """Computes contexts of words, of bytes with gaps, of what followed before, and of shapes: 10 to 20, 23 to 30."""
+    r = m.registers
+    c4 = r[PREVIOUS]
+    c1 = c4 & 255
+    word = r[WORD]
+    pointer = r[MATCH_STATE]
+    expected = (
+        combine(np.int64(m.history[pointer & r[HISTORY_MASK]]), min(r[MATCH_STATE + 1], np.int64(31)) + 1) if pointer > 0 else np.int64(0)
+    )
+    indirect1 = np.int64(m.counters[r[INDIRECT_BASE] + c1])
+    indirect2 = np.int64(m.counters[r[INDIRECT_BASE] + 256 + (c4 & 0xFFFF)])
+    r[VALUES + 10] = combine(combine(word, r[GAP]), r[WORD1])
+    r[VALUES + 11] = combine(combine(combine(word, c1), r[WORD1]), r[WORD2])
+    r[VALUES + 12] = combine(combine(word, c1), r[WORD2])
+    r[VALUES + 13] = (c4 >> 8) & 0xFFFF
+    r[VALUES + 14] = (c4 >> 16) & 0xFFFF
+    r[VALUES + 15] = (c4 >> 8) & 0xFFFFFF
+    r[VALUES + 16] = c4 & 0xFF00FF
+    r[VALUES + 17] = c4 & 0xFFFF00FF
+    r[VALUES + 18] = combine(indirect1 & 0xFFFF, c1)
+    r[VALUES + 19] = combine(indirect2 & 0xFFFF, c1)
+    r[VALUES + 20] = combine(indirect2 & 0xFF, c4 & 0xFFFF)
+    r[VALUES + 23] = expected
+    r[VALUES + 24] = combine(r[SHAPE], c1)
+    r[VALUES + 25] = combine(r[SHAPE] & 0xFFF, r[GAP])
+    r[VALUES + 26] = combine(combine(r[FIRST], word), c1)
+    r[VALUES + 27] = combine(combine(r[GAP], word), r[WORD_LENGTH])
+    r[VALUES + 28] = combine(np.int64(r[WORD1]), c1)
+    r[VALUES + 29] = combine(np.int64(r[WORD3]), word)
+    r[VALUES + 30] = combine(c4 & 0xF0F0F0F0, r[OLDER] & 0xF0F0)
+
+
+@inlined
+def set_column_contexts(m: Model) -> None:
+    """Computes contexts of records and lines, of what stands above, and of the open tag: 21, 22, 31 to 40."""
     r = m.registers
     history = m.history
     mask = r[HISTORY_MASK]
     position = r[POSITION]
     c4 = r[PREVIOUS]
-    c8 = r[OLDER]
     c1 = c4 & 255
-    word = r[WORD]
     # Records where a stride is given, otherwise lines.
     stride = r[STRIDE]
     if stride > 0:
@@ -154,42 +194,25 @@ def set_wide_contexts(m: Model) -> None:
     trend = (2 * above - above2) & 255
     r[COLUMN] = column
     r[ABOVE] = above
-    pointer = r[MATCH_STATE]
-    expected = combine(np.int64(history[pointer & mask]), min(r[MATCH_STATE + 1], np.int64(31)) + 1) if pointer > 0 else np.int64(0)
-    indirect1 = np.int64(m.counters[r[INDIRECT_BASE] + c1])
-    indirect2 = np.int64(m.counters[r[INDIRECT_BASE] + 256 + (c4 & 0xFFFF)])
     tag = np.int64(r[TAGS + max(r[TAG_DEPTH] - 1, np.int64(0))])
-    r[VALUES + 10] = combine(combine(word, r[GAP]), r[WORD1])
-    r[VALUES + 11] = combine(combine(combine(word, c1), r[WORD1]), r[WORD2])
-    r[VALUES + 12] = combine(combine(word, c1), r[WORD2])
-    r[VALUES + 13] = (c4 >> 8) & 0xFFFF
-    r[VALUES + 14] = (c4 >> 16) & 0xFFFF
-    r[VALUES + 15] = (c4 >> 8) & 0xFFFFFF
-    r[VALUES + 16] = c4 & 0xFF00FF
-    r[VALUES + 17] = c4 & 0xFFFF00FF
-    r[VALUES + 18] = combine(indirect1 & 0xFFFF, c1)
-    r[VALUES + 19] = combine(indirect2 & 0xFFFF, c1)
-    r[VALUES + 20] = combine(indirect2 & 0xFF, c4 & 0xFFFF)
     r[VALUES + 21] = combine(above, c1)
     r[VALUES + 22] = combine(above, column)
-    r[VALUES + 23] = expected
-    r[VALUES + 24] = combine(r[SHAPE], c1)
-    r[VALUES + 25] = combine(r[SHAPE] & 0xFFF, r[GAP])
-    r[VALUES + 26] = combine(combine(r[FIRST], word), c1)
-    r[VALUES + 27] = combine(combine(r[GAP], word), r[WORD_LENGTH])
-    r[VALUES + 28] = combine(np.int64(r[WORD1]), c1)
-    r[VALUES + 29] = combine(np.int64(r[WORD3]), word)
-    r[VALUES + 30] = combine(c4 & 0xF0F0F0F0, c8 & 0xF0F0)
     r[VALUES + 31] = combine(combine(above, above_next), combine(c1, above2))
     r[VALUES + 32] = combine(combine(column, c1), 7)
     r[VALUES + 33] = combine(combine(above, above2), column if stride > 0 else c1)
     r[VALUES + 34] = combine(combine(slope, trend), 0)
-    r[VALUES + 35] = combine(combine(tag, word), c1)
+    r[VALUES + 35] = combine(combine(tag, r[WORD]), c1)
     r[VALUES + 36] = combine(combine(above, c4 & 0xFFFF), 1)
     r[VALUES + 37] = combine(combine(above, above_next), above_last)
     r[VALUES + 38] = combine(combine(slope, column), 3)
     r[VALUES + 39] = combine(combine(tag, c4 & 0xFFFFFF), 2)
     r[VALUES + 40] = combine(combine(r[NUMBER], column), r[WORD1])
+
+
+@inlined
+def set_folded_contexts(m: Model) -> None:
+    """Computes contexts of the text in small letters: 41 to 45."""
+    r = m.registers
     folded = r[FOLDED]
     older = r[FOLDED_OLDER]
     r[VALUES + 41] = folded & 0xFFFFFF

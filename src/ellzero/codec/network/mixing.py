@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ellzero.codec.adaptive import NEW
 from ellzero.codec.logistic import LOGIT_LIMIT, rate_table, squash_table, stretch_table
-from ellzero.codec.rangecoder import Buffer, State, decode_bit, decode_raw, encode_bit, encode_raw
+from ellzero.codec.rangecoder import decode_bit, decode_raw, encode_bit, encode_raw
 from ellzero.jit.kernels import Integer, inlined, kernel
 
 WEIGHT_ONE = 1 << 16
@@ -33,11 +33,7 @@ _COUNT_MASK = np.int64(1023)
 _PROBABILITY_MASK = np.int64(0xFFFFFC00)
 _CERTAIN = np.int64(1 << 22)
 _TO_16_BITS = np.int64(16)
-_SAID = np.int64(MAX_INPUTS)
-
-Memory = NDArray[np.uint32]
-Weights = NDArray[np.int64]
-Slots = NDArray[np.int64]
+_LOGITS = np.int64(MAX_INPUTS)
 
 
 class Stream(NamedTuple):
@@ -49,7 +45,7 @@ class Stream(NamedTuple):
 
 
 class MixingModel(NamedTuple):
-    """What was learned: cells, and weights [mixers, inputs]. `slots` holds the contexts of the next decision, then what they said."""
+    """What was learned: cells, and weights [mixers, inputs]. `slots` holds the contexts of the next decision, then their logits."""
 
     memory: NDArray[np.uint32]
     weights: NDArray[np.int64]
@@ -67,53 +63,38 @@ def new_model(cells: Integer, weights: NDArray[np.int64]) -> MixingModel:
 
 
 @kernel
-def code_raw(state: State, data: Buffer, decode: bool, value: Integer, count: Integer) -> np.uint64:
+def code_raw(stream: Stream, value: Integer, count: Integer) -> np.uint64:
     """Codes `count` bits, each as likely 0 as 1. Returns them, uint64."""
-    if decode:
-        return decode_raw(state, data, count)
-    encode_raw(state, data, value, count)
+    if stream.decode:
+        return decode_raw(stream.state, stream.data, count)
+    encode_raw(stream.state, stream.data, value, count)
     return np.uint64(value)
 
 
 @inlined
-def code_alone(state: State, data: Buffer, decode: bool, memory: Memory, slot: Integer, bit: Integer, limit: Integer) -> np.int64:
+def code_alone(stream: Stream, model: MixingModel, slot: Integer, bit: Integer, limit: Integer) -> np.int64:
     """Codes a decision by one cell: `code_adaptive`, pasted into the loop that calls it. Returns the decision, int64."""
+    memory = model.memory
     cell = np.int64(memory[slot])
     count, p = cell & _COUNT_MASK, cell >> _COUNT_BITS
     coded = max(cell >> _TO_16_BITS, np.int64(1))
     decided = np.int64(bit)
-    if decode:
-        decided = decode_bit(state, data, coded)
+    if stream.decode:
+        decided = decode_bit(stream.state, stream.data, coded)
     else:
-        encode_bit(state, data, decided, coded)
+        encode_bit(stream.state, stream.data, decided, coded)
     p += ((_CERTAIN * decided - p) * np.int64(_RATE[count])) >> np.int64(16)
     memory[slot] = np.uint32((p << _COUNT_BITS) | min(count + np.int64(1), np.int64(limit)))
     return decided
 
 
 @inlined
-def mix(
-    state: State,
-    data: Buffer,
-    decode: bool,
-    memory: Memory,
-    weights: Weights,
-    slots: Slots,
-    inputs: Integer,
-    mixer: Integer,
-    bit: Integer,
-    limit: Integer,
-    rate: Integer,
-) -> np.int64:
+def mix(stream: Stream, model: MixingModel, inputs: Integer, mixer: Integer, bit: Integer, limit: Integer, rate: Integer) -> np.int64:
     """Codes a decision.
 
     Args:
-        state: of the range coder.
-        data: its bytes.
-        decode: whether they are read.
-        memory: the model's cells, which learn.
-        weights: the model's weights, which learn.
-        slots: the contexts: a cell each.
+        stream: where it is written to or read from.
+        model: its cells and weights learn; its `slots` hold the contexts, as numbers of cells.
         inputs: how many contexts there are.
         mixer: the row of the weights.
         bit: the decision; anything where it is read.
@@ -123,6 +104,7 @@ def mix(
     Returns:
         The decision, int64.
     """
+    memory, weights, slots = model.memory, model.weights, model.slots
     first = np.int64(memory[slots[0]]) & _PROBABILITY_MASK
     dot = np.int64(WEIGHT_ONE // 2)
     for index in range(inputs):
@@ -132,18 +114,18 @@ def mix(
             cell = first
             memory[slot] = np.uint32(cell)
         logit = np.int64(_STRETCH[cell >> _TO_16_BITS])
-        slots[_SAID + index] = logit
+        slots[_LOGITS + index] = logit
         dot += weights[mixer, index] * logit
     logit = min(max(dot >> np.int64(16), np.int64(-LOGIT_LIMIT)), np.int64(LOGIT_LIMIT))
     p = np.int64(_SQUASH[logit + np.int64(LOGIT_LIMIT)])
     decided = np.int64(bit)
-    if decode:
-        decided = decode_bit(state, data, p)
+    if stream.decode:
+        decided = decode_bit(stream.state, stream.data, p)
     else:
-        encode_bit(state, data, decided, p)
+        encode_bit(stream.state, stream.data, decided, p)
     error = ((decided << np.int64(16)) - p) * np.int64(rate)
     for index in range(inputs):
-        weights[mixer, index] += (slots[_SAID + index] * error + np.int64(1 << 19)) >> np.int64(20)
+        weights[mixer, index] += (slots[_LOGITS + index] * error + np.int64(1 << 19)) >> np.int64(20)
         slot = slots[index]
         cell = np.int64(memory[slot])
         count = cell & _COUNT_MASK
@@ -155,17 +137,7 @@ def mix(
 
 @kernel
 def code_mixed(
-    state: State,
-    data: Buffer,
-    decode: bool,
-    memory: Memory,
-    weights: Weights,
-    slots: Slots,
-    inputs: Integer,
-    mixer: Integer,
-    bit: Integer,
-    limit: Integer,
-    rate: Integer,
+    stream: Stream, model: MixingModel, inputs: Integer, mixer: Integer, bit: Integer, limit: Integer, rate: Integer
 ) -> np.int64:
     """Codes a decision as `mix` does, as a call of its own, where decisions are few; all numbers are int64."""
-    return mix(state, data, decode, memory, weights, slots, inputs, mixer, bit, limit, rate)
+    return mix(stream, model, inputs, mixer, bit, limit, rate)

@@ -5,8 +5,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.codec.network.mixing import MIXER_RATE, WEIGHT_ONE, Memory, MixingModel, Slots, Weights, code_mixed, new_model
-from ellzero.codec.rangecoder import Buffer, State
+from ellzero.codec.network.mixing import MIXER_RATE, WEIGHT_ONE, MixingModel, Stream, code_mixed, new_model
 from ellzero.jit.kernels import Integer, kernel
 
 MAX_NAME = 1 << 12
@@ -19,6 +18,9 @@ TYPICAL = (
     "model.layers.0.self_attn.q_proj.weight\0model.layers.0.mlp.up_proj.weight\0norm.weight\0lm_head.weight\0"
 )
 """What names are made of, learnt before the first one: so that a network of usual names spends few bytes on them."""
+
+WRITTEN, PLACE, LENGTH = range(3)
+"""What runs along while names are coded."""
 
 _CELLS = 1 << 16
 _INPUTS = 6
@@ -34,40 +36,30 @@ def new_name_model() -> MixingModel:
 
 
 @kernel
-def code_name(
-    state: State,
-    data: Buffer,
-    decode: bool,
-    memory: Memory,
-    weights: Weights,
-    slots: Slots,
-    history: NDArray[np.uint8],
-    written: NDArray[np.int64],
-    limit: Integer,
-) -> None:
+def code_name(stream: Stream, model: MixingModel, history: NDArray[np.uint8], progress: NDArray[np.int64], limit: Integer) -> None:
     """Codes bytes up to and with the next 0, or `limit` of them.
 
-    The arguments from `state` to `slots` are those of `mix`.
-
     Args:
-        history: all names so far, each ended by 0; the next from `written[0]` on, filled in where it is read.
-        written: the number of bytes so far; the place where the last name like this one goes on, and for how many bytes it was.
+        stream, model: as in `mix`.
+        history: all names so far, each ended by 0; the next from `progress[WRITTEN]` on, filled in where it is read.
+        progress: how many bytes were written, where an earlier name like this one goes on, and for how many bytes it was like it.
         limit: the largest number of bytes.
     """
+    slots = model.slots
     zero, one = np.int64(0), np.int64(1)
     inputs, limit_of_cells = np.int64(_INPUTS), np.int64(_LIMIT)
     for _ in range(limit):
-        at = written[0]
-        if written[2] == zero:
+        at = progress[WRITTEN]
+        if progress[LENGTH] == zero:
             # The latest place with the same two bytes before it.
             for back in range(one, min(at - one, np.int64(_WINDOW))):
                 place = at - np.int64(back)
                 if history[place - one] == history[at - one] and history[place - np.int64(2)] == history[at - np.int64(2)]:
-                    written[1] = place
-                    written[2] = one
+                    progress[PLACE] = place
+                    progress[LENGTH] = one
                     break
-        guess = np.int64(history[written[1]]) | np.int64(256) if written[2] > zero else zero
-        known = min(written[2], np.int64(7))
+        guess = np.int64(history[progress[PLACE]]) | np.int64(256) if progress[LENGTH] > zero else zero
+        known = min(progress[LENGTH], np.int64(7))
         node = one
         for index in range(8):
             shift = np.int64(7 - index)
@@ -83,16 +75,14 @@ def code_name(
             slots[5] = np.int64(256) + (known * np.int64(2) + wanted if agrees else zero)
             mixer = zero if not agrees else (one if known < np.int64(3) else np.int64(2))
             bit = (np.int64(history[at]) >> shift) & one
-            node = node * np.int64(2) + code_mixed(
-                state, data, decode, memory, weights, slots, inputs, mixer, bit, limit_of_cells, np.int64(MIXER_RATE)
-            )
+            node = node * np.int64(2) + code_mixed(stream, model, inputs, mixer, bit, limit_of_cells, np.int64(MIXER_RATE))
         byte = np.uint8(node & np.int64(255))
-        if written[2] > zero and history[written[1]] == byte:
-            written[1] += one
-            written[2] += one
+        if progress[LENGTH] > zero and history[progress[PLACE]] == byte:
+            progress[PLACE] += one
+            progress[LENGTH] += one
         else:
-            written[2] = zero
+            progress[LENGTH] = zero
         history[at] = byte
-        written[0] = at + one
+        progress[WRITTEN] = at + one
         if byte == np.uint8(0):
             break

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from ellzero.codec.adaptive import code_adaptive
 from ellzero.codec.network.layout import REPEAT_SLOTS
-from ellzero.codec.network.mixing import Memory
-from ellzero.codec.rangecoder import Buffer, State
+from ellzero.codec.network.mixing import MixingModel, Stream
 from ellzero.jit.kernels import Integer, kernel
 
 TABLE_BITS = 16
@@ -35,10 +34,8 @@ def _same(levels: NDArray[np.int32], extra: NDArray[np.uint64], a: Integer, b: I
 
 @kernel
 def code_repeat(
-    state: State,
-    data: Buffer,
-    decode: bool,
-    memory: Memory,
+    stream: Stream,
+    model: MixingModel,
     levels: NDArray[np.int32],
     extra: NDArray[np.uint64],
     running: NDArray[np.int64],
@@ -68,8 +65,10 @@ def code_repeat(
             running[_LENGTH] = zero
             continue
         context = REPEAT_SLOTS + np.int64(attempt) * np.int64(16) + min(running[_LENGTH], np.int64(15))
-        if code_adaptive(state, data, decode, memory, context, np.int64(_same(levels, extra, at, place)), _LIMIT):
-            levels[at] = np.int32(abs(levels[place]) if decode or levels[at] > np.int32(0) else -abs(levels[place]))
+        if code_adaptive(
+            stream.state, stream.data, stream.decode, model.memory, context, np.int64(_same(levels, extra, at, place)), _LIMIT
+        ):
+            levels[at] = np.int32(abs(levels[place]) if stream.decode or levels[at] > np.int32(0) else -abs(levels[place]))
             extra[at] = extra[place]
             running[_PLACE] = place + running[_STEP]
             running[_LENGTH] += one

@@ -2,10 +2,43 @@
 # Numba's numbers are numpy scalars whose operators pyright types as unions, and integers of any width.
 """What stands around a cell in its own row, as far as it is known: places of a picture or of a kernel, the near ones counting more."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from ellzero.jit.kernels import Integer, kernel
+from ellzero.codec.network.layout import TAPS, WIDTH, Cells
+from ellzero.jit.kernels import Integer, inlined, kernel
+
+
+class Cell(NamedTuple):
+    """A cell, and the levels around it, 0 where there are none.
+
+    Args:
+        at: its place in the flat matrix.
+        row, column: its place in the matrix.
+        channel, tap: which channel the column belongs to, and which place in the kernel.
+        left: the level before it in its row.
+        up: the level one line of the picture or of the kernel before.
+        block: the level at the same place in the channel before.
+        over: the level in the same column of the last row that lives.
+    """
+
+    at: int
+    row: int
+    column: int
+    channel: int
+    tap: int
+    left: int
+    up: int
+    block: int
+    over: int
+
+
+@inlined
+def is_picture(cells: Cells) -> bool:
+    """Tells whether the columns of a matrix are the pixels of a picture."""
+    return cells.geometry[TAPS] == np.int64(1) and cells.geometry[WIDTH] > np.int64(1)
 
 
 @kernel
@@ -25,7 +58,7 @@ def nonzeros_around(levels: NDArray[np.int32], at: Integer, column: Integer, wid
     at, column, width = np.int64(at), np.int64(column), np.int64(width)
     lines = three if width > one else zero
     place = column % width if width > one else column
-    found = zero
+    count = zero
     for down in range(lines + one):
         for index in range(7):
             right = np.int64(index) - three
@@ -34,8 +67,8 @@ def nonzeros_around(levels: NDArray[np.int32], at: Integer, column: Integer, wid
                 continue
             if levels[at - back] != np.int32(0):
                 away = max(np.int64(down), abs(right))
-                found += np.int64(6) if away == one else (three if away == np.int64(2) else one)
-    return min(found, np.int64(31))
+                count += np.int64(6) if away == one else (three if away == np.int64(2) else one)
+    return min(count, np.int64(31))
 
 
 @kernel
@@ -49,7 +82,7 @@ def signs_around(levels: NDArray[np.int32], at: Integer, column: Integer, width:
     at, column, width = np.int64(at), np.int64(column), np.int64(width)
     lines = two if width > one else zero
     place = column % width if width > one else column
-    found = zero
+    total = zero
     for down in range(lines + one):
         for index in range(5):
             right = np.int64(index) - two
@@ -58,5 +91,5 @@ def signs_around(levels: NDArray[np.int32], at: Integer, column: Integer, width:
                 continue
             level = levels[at - back]
             sign = np.int64(level > np.int32(0)) - np.int64(level < np.int32(0))
-            found += two * sign if max(np.int64(down), abs(right)) == one else sign
-    return min(max(found, np.int64(-15)), np.int64(15))
+            total += two * sign if max(np.int64(down), abs(right)) == one else sign
+    return min(max(total, np.int64(-15)), np.int64(15))
