@@ -1,14 +1,17 @@
 """Looks at the site in a browser: `python tests/docs/browse.py SITE FOLDER` writes a picture per page, width and colour scheme to FOLDER.
 
-A page that is wider than its window, an error in its console, and a request to anywhere else are mistakes, and end it with status 1.
+A page that is wider than its window, an error in its console, a request to anywhere else, and a search without a result are mistakes,
+and end it with status 1.
 """
 
 import functools
 import http.server
+import re
 import shutil
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 WINDOWS = ((1280, 900), (390, 844))
 SCHEMES = ("light", "dark")
@@ -31,6 +34,17 @@ def pages(site: Path) -> list[str]:
     every = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html") if path.name != "404.html")
     api = [page for page in every if page.startswith("api/")]
     return [page for page in every if page not in api] + [page for page in api if page.endswith("index.html")] + api[::10]
+
+
+def results(page: Any, address: str, word: str) -> int:
+    """Returns how many results the search box shows for a word."""
+    page.goto(address)
+    page.keyboard.press("Control+k")
+    page.locator("input[aria-label=Search]").fill(word)
+    shown = page.get_by_text(re.compile(r"^(No|\d+) results?"))
+    shown.first.wait_for(timeout=20_000)
+    number = re.match(r"\d+", shown.first.inner_text())
+    return int(number[0]) if number else 0
 
 
 def mistakes(site: Path, folder: Path | None) -> list[str]:
@@ -64,6 +78,7 @@ def mistakes(site: Path, folder: Path | None) -> list[str]:
                         wrong += [f"{where}: {text}" for text in said]
                         if folder:
                             page.screenshot(path=folder / f"{name.replace('/', '-')}-{width}-{scheme}.png", full_page=True)
+            wrong += [] if results(chromium.new_page(), root + "index.html", "sparsify") else ["a search for sparsify shows no result"]
             chromium.close()
         server.shutdown()
     return wrong
