@@ -86,10 +86,10 @@ def write_model(file: Sink, model: nn.Module, quantise: Quantiser | None = None,
     state = model.state_dict()
     for name, tensor in state.items():
         _require_tensor(name, tensor)
-    kept = buffers_of(model)
+    buffers = buffers_of(model)
     first = next((name for name, tensor in state.items() if tensor.ndim >= 2), None)
     widths = {} if first is None or state[first].ndim != 2 else {first: image_width or guessed_width(first, tuple(state[first].shape))}
-    return write_entries(file, _entries(state, widths), quantise, kept)
+    return write_entries(file, _entries(state, widths), quantise, buffers)
 
 
 def buffers_of(model: nn.Module) -> set[str]:

@@ -73,9 +73,9 @@ def _in_folder(path: Path) -> Path:
         if (path / name).is_file():
             return path / name
     indices = sorted((*path.glob("*.safetensors.index.json"), *path.glob("*.bin.index.json")))
-    found = indices or sorted(path.glob("*.safetensors"))
-    if len(found) == 1 and not re.search(r"-\d+-of-\d+\.", found[0].name):
-        return found[0]
+    files = indices or sorted(path.glob("*.safetensors"))
+    if len(files) == 1 and not re.search(r"-\d+-of-\d+\.", files[0].name):
+        return files[0]
     raise FileNotFoundError(f"{path} holds no network: expected network.safetensors, model.safetensors or its index, or one *.safetensors")
 
 

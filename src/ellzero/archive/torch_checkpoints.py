@@ -55,15 +55,15 @@ def _network_in(path: Path, loaded: Any) -> dict[Any, Any]:
     if not isinstance(loaded, dict):
         raise ValueError(f"{path} holds a {type(loaded).__name__}, not a state_dict: save the model's state_dict()")
     table = cast("dict[Any, Any]", loaded)
-    found = [name for name in _NETWORKS if isinstance(table.get(name), dict)]
-    if not found:
+    networks = [name for name in _NETWORKS if isinstance(table.get(name), dict)]
+    if not networks:
         return table
     import torch
 
-    beside = [name for name, value in table.items() if isinstance(value, torch.Tensor) or name in found[1:]]
+    beside = [name for name, value in table.items() if isinstance(value, torch.Tensor) or name in networks[1:]]
     if beside:
-        raise ValueError(f"{path} holds a network as {found[0]!r} and {beside[0]!r} beside it: save one state_dict()")
-    return table[found[0]]
+        raise ValueError(f"{path} holds a network as {networks[0]!r} and {beside[0]!r} beside it: save one state_dict()")
+    return table[networks[0]]
 
 
 def write_checkpoint(file: BinaryIO, entries: Iterable[ExactTensor | Tied]) -> int:

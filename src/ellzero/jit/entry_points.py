@@ -104,12 +104,12 @@ class Entry(Kernel):
 
             made_of = hashlib.sha256(b"\0".join((_LAYOUT, self.digest, kinds.encode(), machine.identity()))).hexdigest()
             path = Path(folder) / f"{self.py_func.__name__}-{made_of[:24]}.code"
-            kept = machine.read(path)
-            if kept is None:
-                kept = self._compile(arguments)
+            machine_code = machine.read(path)
+            if machine_code is None:
+                machine_code = self._compile(arguments)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                machine.write(path, *kept)
-            return machine.load(*kept)
+                machine.write(path, *machine_code)
+            return machine.load(*machine_code)
         except Exception:  # Another release of LLVM or numba may do anything here; numba's own way is there still.
             return None
 

@@ -43,15 +43,15 @@ class Latent(nn.Module):
     def __init__(self, parameter: Tensor, grid: LogGrid, name: str) -> None:
         super().__init__()
         values = parameter.detach().double().cpu().numpy()
-        found = grid.quantise(name, values)
-        assert found is not None
-        assert isinstance(found.grid, Logarithmic)
-        table = torch.from_numpy(magnitudes(found.grid, grid.span)).to(parameter.detach())
+        quantised = grid.quantise(name, values)
+        assert quantised is not None
+        assert isinstance(quantised.grid, Logarithmic)
+        table = torch.from_numpy(magnitudes(quantised.grid, grid.span)).to(parameter.detach())
         self.register_buffer("weight", parameter.detach().clone())
         self.register_buffer("shown", parameter.detach().clone())
         self.register_buffer("table", table)
         self.register_buffer("bits", torch.zeros_like(table))
-        self.register_buffer("grid", torch.tensor([found.grid.smallest, found.grid.ratio], dtype=torch.float64))
+        self.register_buffer("grid", torch.tensor([quantised.grid.smallest, quantised.grid.ratio], dtype=torch.float64))
 
     def levels(self) -> Tensor:
         """Finds the nearest magnitudes of the latent weights, from 0 for the smallest."""
@@ -103,8 +103,8 @@ class GridState(nn.Module):
 
     def every(self, names: Iterable[str]) -> list[Latent]:
         """Returns the latent weights of some parameters, in the order of `names`."""
-        found = dict(zip(self.names, self.latents, strict=True))
-        return [cast("Latent", found[name]) for name in names]
+        latents = dict(zip(self.names, self.latents, strict=True))
+        return [cast("Latent", latents[name]) for name in names]
 
 
 @dataclass(frozen=True, kw_only=True)

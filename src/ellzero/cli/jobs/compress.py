@@ -164,10 +164,10 @@ def compress_file(source: Path, options: Compress, memory: int | None) -> None:
             writer.flush()
             copy.seek(0)
             _verify(copy, original, source, options, memory)
-    said = f"{original.size:,} -> {size:,} bytes"
+    summary = f"{original.size:,} -> {size:,} bytes"
     if original.size:
-        said += f" ({100 * size / original.size:.2f} %, {8 * size / original.size:.3f} bits per byte)"
-    _report(options, source, output, said + (", verified" if options.verify else ""), original.size, started)
+        summary += f" ({100 * size / original.size:.2f} %, {8 * size / original.size:.3f} bits per byte)"
+    _report(options, source, output, summary + (", verified" if options.verify else ""), original.size, started)
 
 
 def decompress_file(source: Path, options: Decompress, limits: Limits) -> None:

@@ -43,10 +43,10 @@ def chosen_method(method: Method, options: Sparsify) -> Method:
     missing = [_flag(field) for field in option_fields(kind) if _is_required(field) and field.name not in values]
     if missing:
         raise UsageError(f"{kind.__name__} needs {' and '.join(missing)}: see `ellzero methods {options.method}`")
-    made = kind(**values)
-    if not isinstance(made, Method):
+    chosen = kind(**values)
+    if not isinstance(chosen, Method):
         raise UsageError(f"{options.method} is no method: it lacks members of ellzero.methods.Method")
-    return made
+    return chosen
 
 
 def run_methods(options: Methods) -> None:

@@ -172,14 +172,14 @@ def calibration_inputs(data: str, name: str, model: nn.Module, samples: int) -> 
         FileNotFoundError: the files of the data set are missing.
     """
     if ":" in data and not Path(data).exists():
-        made = imported(data)()
-        if isinstance(made, Problem):
-            return _inputs_of(plain_batches(made.train), samples)
-        if isinstance(made, Tensor | Mapping):
-            return [made]
-        if not isinstance(made, Iterable):
-            raise ValueError(f"{data} returned {type(made).__name__}, expected a batch, batches, or ellzero.Problem")
-        batches = list(cast("Iterable[Any]", made))
+        loaded = imported(data)()
+        if isinstance(loaded, Problem):
+            return _inputs_of(plain_batches(loaded.train), samples)
+        if isinstance(loaded, Tensor | Mapping):
+            return [loaded]
+        if not isinstance(loaded, Iterable):
+            raise ValueError(f"{data} returned {type(loaded).__name__}, expected a batch, batches, or ellzero.Problem")
+        batches = list(cast("Iterable[Any]", loaded))
         if not batches:
             raise ValueError(f"{data} returned no batch: a hundred or so inputs are wanted")
         return batches

@@ -242,11 +242,11 @@ def learn(m: Model, bit: Whole) -> None:
     for i in range(r[CONTEXTS] + r[DIRECTS] + r[MATCHES]):
         slot = r[SLOTS + i]
         value = np.int64(m.counters[slot]) ^ HALF
-        seen = value & 1023
+        count = value & 1023
         p = value >> 10
-        p += (((bit << 22) - p) * np.int64(RECIPROCALS[seen])) >> 16
+        p += (((bit << 22) - p) * np.int64(RECIPROCALS[count])) >> 16
         p = min(max(p, np.int64(64)), np.int64((1 << 22) - 64))
-        m.counters[slot] = np.uint32(((p << 10) | min(seen + 1, r[LIMITS + i])) ^ HALF)
+        m.counters[slot] = np.uint32(((p << 10) | min(count + 1, r[LIMITS + i])) ^ HALF)
     for k in range(r[REFINES]):
         slot = r[REFINE_SLOTS + k]
         value = np.int64(m.refine[slot])

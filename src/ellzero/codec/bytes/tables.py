@@ -67,11 +67,11 @@ def _follow(history: History, bit: int) -> History:
 def history_tables() -> HistoryTables:
     """Returns every reachable bit history, numbered by the bits seen, then by their content; state 0 has seen none."""
     start = History(0, 0, 0, "")
-    found = {start}
+    reached = {start}
     border = [start]
     while border:
-        border = [new for old in border for bit in (0, 1) if (new := _follow(old, bit)) not in found and not found.add(new)]
-    states = sorted(found, key=lambda h: (h.zeros + h.ones, h))
+        border = [new for old in border for bit in (0, 1) if (new := _follow(old, bit)) not in reached and not reached.add(new)]
+    states = sorted(reached, key=lambda h: (h.zeros + h.ones, h))
     number = {state: index for index, state in enumerate(states)}
     assert len(states) <= 256
     following = np.zeros(512, dtype=np.uint8)
