@@ -39,11 +39,16 @@ def pages(site: Path) -> list[str]:
 def results(page: Any, address: str, word: str) -> int:
     """Returns how many results the search box shows for a word."""
     page.goto(address)
-    page.keyboard.press("Control+k")
-    page.locator("input[aria-label=Search]").fill(word)
-    shown = page.get_by_text(re.compile(r"^(No|\d+) results?"))
+    box = page.locator("input[aria-label=Search]")
+    for _ in range(20):  # the key does nothing until the page's script has run
+        page.keyboard.press("Control+k")
+        page.wait_for_timeout(500)
+        if box.is_visible():
+            break
+    box.fill(word, timeout=10_000)
+    shown = page.get_by_text(re.compile(r"^\s*(No|\d+) results?"))
     shown.first.wait_for(timeout=20_000)
-    number = re.match(r"\d+", shown.first.inner_text())
+    number = re.match(r"\s*\d+", shown.first.inner_text())
     return int(number[0]) if number else 0
 
 
