@@ -21,7 +21,8 @@ def code_flags(stream: Stream, model: MixingModel, flags: NDArray[np.uint8], wid
     """Codes one decision per line.
 
     Args:
-        stream, model: as in `mix`.
+        stream: as in `mix`.
+        model: as in `mix`.
         flags: 1 where the line lives, [n]; filled in where the stream is read.
         width: of the image that the lines are pixels of, or 1.
         link: class of the same line in an earlier tensor, 0..7, [n]; zeros without one.

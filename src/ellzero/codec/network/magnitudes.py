@@ -47,7 +47,8 @@ def code_magnitude(stream: Stream, model: MixingModel, cell: Cell, expected: Exp
     """Codes a magnitude, at least 1. Returns it, int64.
 
     Args:
-        stream, model: as in `mix`.
+        stream: as in `mix`.
+        model: as in `mix`.
         cell: its neighbours.
         expected: what is expected of it.
         size: the magnitude; anything where the stream is read.

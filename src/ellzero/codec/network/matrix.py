@@ -144,7 +144,8 @@ def _new_cells(matrix: Levels, modes: int, rows: NDArray[np.uint8], columns: NDA
     Args:
         matrix: the levels.
         modes: bits, as in the file.
-        rows, columns: 1 where a line lives.
+        rows: 1 where a row lives.
+        columns: 1 where a column lives.
         link: of the columns, to an earlier tensor.
     """
     form = matrix.form

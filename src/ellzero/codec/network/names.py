@@ -40,7 +40,8 @@ def code_name(stream: Stream, model: MixingModel, history: NDArray[np.uint8], pr
     """Codes bytes up to and with the next 0, or `limit` of them.
 
     Args:
-        stream, model: as in `mix`.
+        stream: as in `mix`.
+        model: as in `mix`.
         history: all names so far, each ended by 0; the next from `progress[WRITTEN]` on, filled in where it is read.
         progress: how many bytes were written, where an earlier name like this one goes on, and for how many bytes it was like it.
         limit: the largest number of bytes.

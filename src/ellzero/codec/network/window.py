@@ -14,10 +14,12 @@ from ellzero.jit.kernels import Integer, inlined, kernel
 class Cell(NamedTuple):
     """A cell, and the levels around it, 0 where there are none.
 
-    Args:
+    Attributes:
         at: its place in the flat matrix.
-        row, column: its place in the matrix.
-        channel, tap: which channel the column belongs to, and which place in the kernel.
+        row: its row in the matrix.
+        column: its column in the matrix.
+        channel: which channel the column belongs to.
+        tap: which place in the kernel the column is.
         left: the level before it in its row.
         up: the level one line of the picture or of the kernel before.
         block: the level at the same place in the channel before.
