@@ -22,6 +22,8 @@ from ellzero.codec.bytes.state import (
     LINE1,
     LINES,
     MARK,
+    MATCH_LENGTH,
+    MATCH_POINTER,
     MATCH_STATE,
     MIXER_BYTE,
     MIXER_RANK,
@@ -142,10 +144,9 @@ def set_word_contexts(m: Model) -> None:
     c4 = r[PREVIOUS]
     c1 = c4 & 255
     word = r[WORD]
-    pointer = r[MATCH_STATE]
-    expected = (
-        combine(np.int64(m.history[pointer & r[HISTORY_MASK]]), min(r[MATCH_STATE + 1], np.int64(31)) + 1) if pointer > 0 else np.int64(0)
-    )
+    pointer = r[MATCH_STATE + MATCH_POINTER]
+    length = min(r[MATCH_STATE + MATCH_LENGTH], np.int64(31))
+    expected = combine(np.int64(m.history[pointer & r[HISTORY_MASK]]), length + 1) if pointer > 0 else np.int64(0)
     indirect1 = np.int64(m.counters[r[INDIRECT_BASE] + c1])
     indirect2 = np.int64(m.counters[r[INDIRECT_BASE] + 256 + (c4 & 0xFFFF)])
     r[VALUES + 10] = combine(combine(word, r[GAP]), r[WORD1])

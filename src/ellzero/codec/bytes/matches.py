@@ -13,7 +13,11 @@ from ellzero.codec.bytes.state import (
     MATCH_BASE,
     MATCH_BEST,
     MATCH_COUNTERS,
+    MATCH_LENGTH,
     MATCH_LENGTHS,
+    MATCH_MISSES,
+    MATCH_POINTER,
+    MATCH_SLOTS,
     MATCH_STATE,
     MATCHES,
     PARTIAL,
@@ -41,22 +45,22 @@ def follow_matches(m: Model, byte: Whole) -> None:
     h = np.int64(0)
     hashed = np.int64(0)
     for j in range(r[MATCHES]):
-        k = MATCH_STATE + 4 * j
+        k = MATCH_STATE + MATCH_SLOTS * j
         least = r[MATCH_LENGTHS + j]
-        if r[k] > 0:
-            if np.int64(history[r[k] & mask]) == byte:
-                r[k + 1] = min(r[k + 1] + 1, np.int64(65535))
-                r[k + 2] = (r[k + 2] << 1) & 255
+        if r[k + MATCH_POINTER] > 0:
+            if np.int64(history[r[k + MATCH_POINTER] & mask]) == byte:
+                r[k + MATCH_LENGTH] = min(r[k + MATCH_LENGTH] + 1, np.int64(65535))
+                r[k + MATCH_MISSES] = (r[k + MATCH_MISSES] << 1) & 255
             else:
-                r[k + 1] = 0
-                r[k + 2] = ((r[k + 2] << 1) | 1) & 255
+                r[k + MATCH_LENGTH] = 0
+                r[k + MATCH_MISSES] = ((r[k + MATCH_MISSES] << 1) | 1) & 255
             # Eight surprises in a row: this is no match any more.
-            r[k] = r[k] + 1 if r[k + 2] < 255 else 0
+            r[k + MATCH_POINTER] = r[k + MATCH_POINTER] + 1 if r[k + MATCH_MISSES] < 255 else 0
         while hashed < least:
             hashed += 1
             h = combine(h, np.int64(history[(position - hashed) & mask]))
         head = j * (r[HEAD_MASK] + 1) + ((h >> 4) & r[HEAD_MASK])
-        if r[k] == 0 or r[k + 1] < least:
+        if r[k + MATCH_POINTER] == 0 or r[k + MATCH_LENGTH] < least:
             # Positions are kept modulo 2^32; 0 says that there is none.
             distance = (position - np.int64(m.heads[head])) & 0xFFFFFFFF
             candidate = position - distance
@@ -68,10 +72,10 @@ def follow_matches(m: Model, byte: Whole) -> None:
                     and history[(candidate - 1 - length) & mask] == history[(position - 1 - length) & mask]
                 ):
                     length += 1
-                if length >= least and length > r[k + 1]:
-                    r[k] = candidate
-                    r[k + 1] = length
-                    r[k + 2] = 0
+                if length >= least and length > r[k + MATCH_LENGTH]:
+                    r[k + MATCH_POINTER] = candidate
+                    r[k + MATCH_LENGTH] = length
+                    r[k + MATCH_MISSES] = 0
         m.heads[head] = np.uint32(position & 0xFFFFFFFF)
 
 
@@ -83,15 +87,15 @@ def place_matches(m: Model, first: Whole) -> None:
     best = np.int64(0)
     likely = np.int64(0)
     for j in range(r[MATCHES]):
-        k = MATCH_STATE + 4 * j
-        expected = np.int64(m.history[r[k] & r[HISTORY_MASK]]) | 256
+        k = MATCH_STATE + MATCH_SLOTS * j
+        expected = np.int64(m.history[r[k + MATCH_POINTER] & r[HISTORY_MASK]]) | 256
         base = r[MATCH_BASE] + j * MATCH_COUNTERS
         slot = base
-        if r[k] > 0 and (expected >> shift) == r[PARTIAL]:
+        if r[k + MATCH_POINTER] > 0 and (expected >> shift) == r[PARTIAL]:
             bit = (expected >> (shift - 1)) & 1
-            length = r[k + 1]
+            length = r[k + MATCH_LENGTH]
             bucket = length if length < 16 else min(np.int64(16) + ((length - 16) >> 3), np.int64(31))
-            misses = r[k + 2]
+            misses = r[k + MATCH_MISSES]
             slot = base + 1 + (bucket * 8 + (misses & 3) * 2 + np.int64((misses >> 2) != 0)) * 2 + bit
             if bucket >= best:
                 best = bucket

@@ -56,6 +56,21 @@ from ellzero.jit.kernels import inlined
 WEIGHT_LIMIT = 1 << 24
 
 
+BY_PARTIAL, BY_BYTE, BY_MATCH, BY_CLASSES, BY_BYTE_2, BY_ORDER, BY_MIXER_RANK, BY_MIXER_BYTE = range(8)
+BY_EXPECTED, BY_BYTE_3, BY_MATCH_AND_ORDER, BY_COLUMN, BY_SHAPE, BY_CLASS_AND_LENGTH, BY_TWO_BYTES, BY_BYTE_AND_PARTIAL = range(8, 16)
+"""Selectors of weight sets, from CHOICES on, by what each one selects by."""
+
+FINAL_BY_PARTIAL, FINAL_BY_MATCH, FINAL_BY_BYTE, FINAL_BY_ORDER = 0, 256, 512, 768
+FINAL_BY_CLASSES, FINAL_BY_COLUMN, FINAL_BY_EXPECTED, FINAL_BY_BYTE_2 = 2816, 3328, 3584, 3840
+"""The first weight set of each final mixer."""
+
+REFINE_BY_TWO_BYTES, REFINE_BY_THREE_BYTES = 65536, 131072
+"""The first context of the second and third map from contexts to probabilities."""
+
+REFINE_STEP, REFINE_CELLS = 192, 33
+"""Logit units between two cells of such a map, and cells per context."""
+
+
 @inlined
 def look_up(m: Model) -> None:
     """Finds or makes the bucket of each context, and of each direct counter, for the next four bits."""
@@ -123,12 +138,12 @@ def choose_more(m: Model, order: Whole) -> None:
     bit_count = r[BIT_COUNT]
     partial = r[PARTIAL]
     c1 = r[PREVIOUS] & 255
-    r[CHOICES + 10] = ((r[MATCH_BEST] >> 2) * 8 + min(order, np.int64(7))) * 8 + bit_count
-    r[CHOICES + 11] = min(r[COLUMN], np.int64(255))
-    r[CHOICES + 12] = (r[SHAPE] & 511) * 4 + (bit_count >> 1)
-    r[CHOICES + 13] = (np.int64(CLASSES[c1]) * 8 + min(r[WORD_LENGTH], np.int64(7))) * 8 + bit_count
-    r[CHOICES + 14] = combine(r[PREVIOUS] & 0xFFFF, 3) & 4095
-    r[CHOICES + 15] = combine(c1 * 256 + partial, 5) & 4095
+    r[CHOICES + BY_MATCH_AND_ORDER] = ((r[MATCH_BEST] >> 2) * 8 + min(order, np.int64(7))) * 8 + bit_count
+    r[CHOICES + BY_COLUMN] = min(r[COLUMN], np.int64(255))
+    r[CHOICES + BY_SHAPE] = (r[SHAPE] & 511) * 4 + (bit_count >> 1)
+    r[CHOICES + BY_CLASS_AND_LENGTH] = (np.int64(CLASSES[c1]) * 8 + min(r[WORD_LENGTH], np.int64(7))) * 8 + bit_count
+    r[CHOICES + BY_TWO_BYTES] = combine(r[PREVIOUS] & 0xFFFF, 3) & 4095
+    r[CHOICES + BY_BYTE_AND_PARTIAL] = combine(c1 * 256 + partial, 5) & 4095
 
 
 @inlined
@@ -139,16 +154,16 @@ def mix(m: Model, order: Whole) -> np.int64:
     bit_count = r[BIT_COUNT]
     c1 = r[PREVIOUS] & 255
     c2 = (r[PREVIOUS] >> 8) & 255
-    r[CHOICES] = r[PARTIAL]
-    r[CHOICES + 1] = c1
-    r[CHOICES + 2] = r[MATCH_BEST] * 8 + bit_count
-    r[CHOICES + 3] = (np.int64(CLASSES[c1]) * 8 + np.int64(CLASSES[c2])) * 8 + bit_count
-    r[CHOICES + 4] = c2
-    r[CHOICES + 5] = min(order, np.int64(7)) * 8 + bit_count
-    r[CHOICES + 6] = r[MIXER_RANK] * 8 + bit_count
-    r[CHOICES + 7] = r[MIXER_BYTE]
-    r[CHOICES + 8] = r[EXPECTED]
-    r[CHOICES + 9] = (r[PREVIOUS] >> 16) & 255
+    r[CHOICES + BY_PARTIAL] = r[PARTIAL]
+    r[CHOICES + BY_BYTE] = c1
+    r[CHOICES + BY_MATCH] = r[MATCH_BEST] * 8 + bit_count
+    r[CHOICES + BY_CLASSES] = (np.int64(CLASSES[c1]) * 8 + np.int64(CLASSES[c2])) * 8 + bit_count
+    r[CHOICES + BY_BYTE_2] = c2
+    r[CHOICES + BY_ORDER] = min(order, np.int64(7)) * 8 + bit_count
+    r[CHOICES + BY_MIXER_RANK] = r[MIXER_RANK] * 8 + bit_count
+    r[CHOICES + BY_MIXER_BYTE] = r[MIXER_BYTE]
+    r[CHOICES + BY_EXPECTED] = r[EXPECTED]
+    r[CHOICES + BY_BYTE_3] = (r[PREVIOUS] >> 16) & 255
     sets = r[SETS]
     if sets > 10:
         choose_more(m, order)
@@ -166,14 +181,14 @@ def mix(m: Model, order: Whole) -> np.int64:
     finals = r[FINALS]
     if finals == 0:
         return np.int64(x[n])
-    r[FINAL_SELECTED] = r[PARTIAL]
-    r[FINAL_SELECTED + 1] = 256 + r[MATCH_BEST] * 8 + bit_count
-    r[FINAL_SELECTED + 2] = 512 + c1
-    r[FINAL_SELECTED + 3] = 768 + min(order, np.int64(7)) * 256 + r[PARTIAL]
-    r[FINAL_SELECTED + 4] = 2816 + r[CHOICES + 3]
-    r[FINAL_SELECTED + 5] = 3328 + min(r[COLUMN], np.int64(255))
-    r[FINAL_SELECTED + 6] = 3584 + r[EXPECTED]
-    r[FINAL_SELECTED + 7] = 3840 + c2
+    r[FINAL_SELECTED] = FINAL_BY_PARTIAL + r[PARTIAL]
+    r[FINAL_SELECTED + 1] = FINAL_BY_MATCH + r[MATCH_BEST] * 8 + bit_count
+    r[FINAL_SELECTED + 2] = FINAL_BY_BYTE + c1
+    r[FINAL_SELECTED + 3] = FINAL_BY_ORDER + min(order, np.int64(7)) * 256 + r[PARTIAL]
+    r[FINAL_SELECTED + 4] = FINAL_BY_CLASSES + r[CHOICES + BY_CLASSES]
+    r[FINAL_SELECTED + 5] = FINAL_BY_COLUMN + min(r[COLUMN], np.int64(255))
+    r[FINAL_SELECTED + 6] = FINAL_BY_EXPECTED + r[EXPECTED]
+    r[FINAL_SELECTED + 7] = FINAL_BY_BYTE_2 + c2
     result = np.int64(0)
     for k in range(finals):
         base = r[FINAL_BASE] + r[FINAL_SELECTED + k] * sets
@@ -192,21 +207,21 @@ def predict(m: Model) -> np.int64:
     r = m.registers
     logit = mix(m, collect(m))
     p = np.int64(SQUASH[logit + LOGIT_LIMIT])
-    # Maps from (context, quantised logit) to probability, 192 logit units a step.
+    # Maps from (context, quantised logit) to probability, REFINE_STEP logit units per step.
     place = logit + LOGIT_LIMIT + 1
-    low = place // 192
-    fraction = place - low * 192
+    low = place // REFINE_STEP
+    fraction = place - low * REFINE_STEP
     previous = r[PREVIOUS]
     partial = r[PARTIAL]
     r[REFINE_SLOTS] = (previous & 255) * 256 + partial
-    r[REFINE_SLOTS + 1] = 65536 + (combine(previous & 0xFFFF, partial) & 0xFFFF)
-    r[REFINE_SLOTS + 2] = 131072 + (combine(previous & 0xFFFFFF, partial) & 0xFFFF)
+    r[REFINE_SLOTS + 1] = REFINE_BY_TWO_BYTES + (combine(previous & 0xFFFF, partial) & 0xFFFF)
+    r[REFINE_SLOTS + 2] = REFINE_BY_THREE_BYTES + (combine(previous & 0xFFFFFF, partial) & 0xFFFF)
     refined = np.int64(0)
     refines = r[REFINES]
     for k in range(refines):
-        slot = r[REFINE_SLOTS + k] * 33 + low
-        refined += (np.int64(m.refine[slot]) * (192 - fraction) + np.int64(m.refine[slot + 1]) * fraction) // 192
-        r[REFINE_SLOTS + k] = slot + np.int64(fraction > 96)
+        slot = r[REFINE_SLOTS + k] * REFINE_CELLS + low
+        refined += (np.int64(m.refine[slot]) * (REFINE_STEP - fraction) + np.int64(m.refine[slot + 1]) * fraction) // REFINE_STEP
+        r[REFINE_SLOTS + k] = slot + np.int64(fraction > REFINE_STEP // 2)
     share = r[REFINE_SHARE]
     p = ((8 - share) * p + refined * share // refines + 4) >> 3
     return min(max(p, np.int64(1)), np.int64(65535))

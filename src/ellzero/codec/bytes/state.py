@@ -20,6 +20,10 @@ TAGS, MATCH_STATE, VALUES, PLAN, HASHES, BASES, SLOTS, KNOWN, LIMITS, DIRECT_PLA
     range(64, 64 + 128 * 15, 128)
 )
 FINAL_SELECTED, REFINE_SLOTS, BUCKET_MASKS, BUCKET_STARTS = range(64 + 128 * 15, 64 + 128 * 19, 128)
+
+MATCH_POINTER, MATCH_LENGTH, MATCH_MISSES, MATCH_SLOTS = 0, 1, 2, 4
+"""Of each match model, from MATCH_STATE on: the place in the history that is followed, 0 for none; how many bytes have matched; which of
+the last eight bytes were surprises, a bit each; and how many slots a model has."""
 REGISTERS = 64 + 128 * 19
 
 CHOICE_SIZES = (256, 256, 256, 512, 256, 64, 128, 256, 256, 256, 512, 256, 2048, 512, 4096, 4096)
