@@ -22,14 +22,22 @@ from ellzero.training import Checkpoint, Epochs, Recipe, classification_loss, sp
 from ellzero.types import At, Masks, Params, Phase, Scalar
 from training_problems import digits_batches, equal, small_network
 
+RATE = 3e-3
+"""The learning rate at which gates move as fast as `SampledGates` says."""
+
 
 class Gates(nn.Module):
-    """Logits of the probability that each weight is used."""
+    """Logits of the probability that each weight is used, which move faster where the optimizer does."""
 
     def __init__(self, params: Params, start: float) -> None:
         super().__init__()
         self.names = list(params)
         self.logits = nn.ParameterList(torch.full_like(parameter, start) for parameter in params.values())
+
+        self.rates: dict[str, float] = {}
+
+    def follow_rates_(self, rates: Mapping[str, float]) -> None:
+        self.rates = dict(rates)
 
     def of(self, name: str) -> nn.Parameter:
         return self.logits[self.names.index(name)]
@@ -49,7 +57,7 @@ class StraightThrough(torch.autograd.Function):
 
 @dataclass(frozen=True, kw_only=True)
 class SampledGates:
-    """Samples which weights the forward pass uses, and pays for the expected number: forward weights, strength, masks at the end."""
+    """Samples which weights the forward pass uses, and pays for their number: forward weights, strength, rates, masks at the end."""
 
     alpha: float = 1e-4
     lr: float = 0.2
@@ -86,7 +94,7 @@ class SampledGates:
             logits = state.of(name)
             probability = torch.sigmoid(logits)
             gradient = self.alpha * probability * (1 - probability)
-            logits -= self.lr * (gradient + (0 if logits.grad is None else logits.grad)).sign()
+            logits -= self.lr * (state.rates[name] / RATE) * (gradient + (0 if logits.grad is None else logits.grad)).sign()
 
     def masks_(self, params: Params, state: nn.Module, at: At) -> Masks | None:
         assert isinstance(state, Gates)
@@ -165,7 +173,7 @@ class Signs:
 
 @dataclass(frozen=True, kw_only=True)
 class Rounding:
-    """Rounds weights to a coarse grid after each step, and remembers their exact values: ends on a grid, and follows rates."""
+    """Rounds weights to a coarse grid after each step, and remembers their exact values: ends on a grid."""
 
     ratio: float = 1.5
 
@@ -218,7 +226,7 @@ class Taylor:
 
 
 METHODS: list[Method] = [SampledGates(), TopGradients(), Signs(), Signs(alpha=0.0), Rounding()]
-SHORT = Recipe(epochs=Epochs(prelude=2, regularise=3, fine_tune=1), lr=3e-3)
+SHORT = Recipe(epochs=Epochs(prelude=2, regularise=3, fine_tune=1), lr=RATE)
 
 
 def steps_of(model: nn.Module, optimizer: torch.optim.Optimizer, count: int, first: int = 0) -> None:
@@ -237,7 +245,7 @@ def test_it_is_a_method_and_resumes_in_the_same_bits(method: Method) -> None:
     runs: list[nn.Module] = []
     for stops in (False, True):
         model = small_network()
-        optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+        optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
         sparsifier = attach(optimizer, model, method, total_steps=30)
         if not stops:
             steps_of(model, optimizer, 24)
@@ -245,7 +253,7 @@ def test_it_is_a_method_and_resumes_in_the_same_bits(method: Method) -> None:
             steps_of(model, optimizer, 11)
             saved = (model.state_dict(), optimizer.state_dict(), sparsifier.state_dict())
             model = small_network(seed=1)
-            optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+            optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
             sparsifier = attach(optimizer, model, method, total_steps=30)
             model.load_state_dict(saved[0])
             optimizer.load_state_dict(saved[1])
@@ -259,14 +267,14 @@ def test_it_is_a_method_and_resumes_in_the_same_bits(method: Method) -> None:
 def test_forward_weights_are_those_of_a_loop_without_the_library(closure: bool) -> None:
     method = SampledGates(settle=2.0)
     model, plain = small_network(), small_network()
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
     sparsifier = attach(optimizer, model, method, total_steps=30, seed=5)
     names = list(sparsifier.params)
     train, _ = digits_batches()
     batches = list(train.epoch(0))
 
     params = {name: parameter for name, parameter in plain.named_parameters() if name in names}
-    gates, other = method.init(params), torch.optim.Adam(plain.parameters(), lr=3e-3)
+    gates, other = method.init(params), torch.optim.Adam(plain.parameters(), lr=RATE)
     generator = torch.Generator().manual_seed(5)
     for step in range(12):
         inputs, labels = batches[step % len(batches)]
@@ -290,6 +298,7 @@ def test_forward_weights_are_those_of_a_loop_without_the_library(closure: bool) 
         outputs = torch.func.functional_call(plain, {**dict(plain.named_parameters()), **weights}, (inputs,))
         nn.functional.cross_entropy(outputs, labels).backward()
         other.step()
+        gates.follow_rates_(dict.fromkeys(params, RATE))
         method.after_step_(params, gates, {}, at)
         with sparsifier.dense():
             for name, parameter in plain.named_parameters():
@@ -301,7 +310,7 @@ def test_forward_weights_are_those_of_a_loop_without_the_library(closure: bool) 
 
 def test_freezing_and_other_phases_bring_the_dense_weights_back() -> None:
     model = small_network()
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
     sparsifier = attach(optimizer, model, SampledGates(), total_steps=30)
     steps_of(model, optimizer, 4)
     with sparsifier.dense():
