@@ -1,6 +1,6 @@
 # pyright: basic
 # Basic, because numba's numbers are numpy scalars whose operators pyright types as unions.
-"""Decisions, trees and integers whose probabilities are learnt while coding: kernels, one for both directions so that they cannot differ.
+"""Decisions and integers whose probabilities are learnt while coding: kernels, one for both directions so that they cannot differ.
 
 Each takes the state of an encoder or decoder (`ellzero.codec.rangecoder`), its bytes (writable in both directions, since one kernel serves
 both), and `decode`: whether what is returned is read (the `bit` or `value` given is then ignored) or written. A cell is a uint32: a
@@ -15,8 +15,6 @@ from ellzero.codec.rangecoder import Buffer, State, decode_bit, decode_raw, enco
 from ellzero.jit.kernels import Integer, kernel
 
 NEW = 1 << 31  # a probability of one half, not used yet
-NEW_TWO_SPEED = (1 << 31) + (1 << 15)
-MAX_LIMIT = 1023
 MAX_INTEGER_BITS = 40
 INTEGER_CELLS = 4 * MAX_INTEGER_BITS
 
@@ -49,37 +47,6 @@ def code_adaptive(state: State, data: Buffer, decode: bool, cells: Cells, index:
     p += ((_CERTAIN * decided - p) * _RATES[count]) >> np.int64(16)
     cells[index] = np.uint32((p << _COUNT_BITS) | min(count + _ONE, np.int64(limit)))
     return decided
-
-
-@kernel
-def code_two_speed(
-    state: State, data: Buffer, decode: bool, cells: Cells, index: Integer, bit: Integer, fast: Integer, slow: Integer
-) -> np.int64:
-    """Codes a decision by the mean of two probabilities, which move by 2^-fast and 2^-slow. Returns the decision, int64.
-
-    Its cells are others: two probabilities times 2^16, the quick one in the high bits; new ones hold `NEW_TWO_SPEED`.
-    """
-    cell = np.int64(cells[index])
-    quick, steady = cell >> np.int64(16), cell & (_HALF_SCALE - _ONE)
-    decided = _code(state, data, decode, bit, (quick + steady) >> _ONE)
-    quick += ((_HALF_SCALE - _ONE) * decided - quick) >> np.int64(fast)
-    steady += ((_HALF_SCALE - _ONE) * decided - steady) >> np.int64(slow)
-    cells[index] = np.uint32((quick << np.int64(16)) | steady)
-    return decided
-
-
-@kernel
-def code_tree(
-    state: State, data: Buffer, decode: bool, cells: Cells, base: Integer, value: Integer, width: Integer, limit: Integer
-) -> np.int64:
-    """Codes a number of `width` bits, the high one first, each by the bits before it; 2^width cells from `base` on. Returns it, int64."""
-    node = _ONE
-    left = np.int64(width)
-    while left > np.int64(0):
-        left -= _ONE
-        bit = (np.int64(value) >> left) & _ONE
-        node = (node << _ONE) | code_adaptive(state, data, decode, cells, np.int64(base) + node, bit, limit)
-    return node - (_ONE << np.int64(width))
 
 
 @kernel

@@ -16,14 +16,6 @@ def adaptive_bit(state, data, decode, cells, item):
     return adaptive.code_adaptive(state, data, decode, cells, 3, item, 255)
 
 
-def two_speed_bit(state, data, decode, cells, item):
-    return adaptive.code_two_speed(state, data, decode, cells, 3, item, 4, 7)
-
-
-def tree(state, data, decode, cells, item):
-    return adaptive.code_tree(state, data, decode, cells, 1, item, 6, 30)
-
-
 def integer(state, data, decode, cells, item):
     return adaptive.code_integer(state, data, decode, cells, 5, item, 255)
 
@@ -46,8 +38,6 @@ def decoded(code: Code, message: bytes, count: int, new: int = adaptive.NEW) -> 
     ("code", "new", "largest"),
     [
         (adaptive_bit, adaptive.NEW, 1),
-        (two_speed_bit, adaptive.NEW_TWO_SPEED, 1),
-        (tree, adaptive.NEW, 63),
         (integer, adaptive.NEW, (1 << 40) - 2),
     ],
 )
@@ -65,7 +55,6 @@ def test_what_was_coded_comes_back_and_both_sides_learnt_the_same(code: Code, ne
 def test_any_bytes_decode_within_the_range(message: bytes):
     assert min(decoded(integer, message, 50)[0]) >= 0
     assert max(decoded(integer, message, 50)[0]) <= (1 << 40) - 2
-    assert max(decoded(tree, message, 50)[0]) <= 63
 
 
 def test_the_cost_is_that_of_a_learnt_probability(seed: int):
@@ -97,7 +86,6 @@ def test_a_cell_learns_as_the_page_says(limit: int, seed: int):
 @pytest.mark.parametrize("bit", [0, 1])
 def test_certainty_costs_next_to_nothing(bit: int):
     assert 8 * len(encoded(adaptive_bit, [bit] * 2000)[0]) <= 24
-    assert 8 * len(encoded(two_speed_bit, [bit] * 2000, adaptive.NEW_TWO_SPEED)[0]) <= 300
 
 
 def test_small_integers_cost_few_bits():
@@ -109,8 +97,6 @@ def test_small_integers_cost_few_bits():
 
 def test_these_bytes():
     assert encoded(integer, [0, 1, 2, 300, 7, (1 << 40) - 2])[0].hex() == "9071ff7bd11f64034031fc6218ff"
-    assert encoded(tree, [63, 0, 17, 17, 17])[0].hex() == "03fdbd"
-    assert encoded(two_speed_bit, [1, 0, 1, 1, 1, 1, 1, 0] * 4, adaptive.NEW_TWO_SPEED)[0].hex() == "44218345"
 
 
 def test_the_same_in_plain_python():
