@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.utils.prune
 from attach_support import OPTIMIZERS, backward, half_masks, network, same, train
 from torch import Tensor, nn
 
