@@ -265,9 +265,13 @@ class Sparsifier:
     def _show_(self) -> None:
         for attached in self._attached.values():
             if attached.forward is not None and not attached.forward.shown:
-                attached.forward.show_(self.state, self._at(attached.step))
-                if self._keep is not None:
-                    self._keep.apply_to_weights_(attached.trainable)
+                self._draw_(attached, attached.forward)
+
+    def _draw_(self, attached: Attached, forward: ForwardPass) -> None:
+        """Draws forward weights of one optimizer's parameters, within the masks in force."""
+        forward.show_(self.state, self._at(attached.step))
+        if self._keep is not None:
+            self._keep.apply_to_weights_(attached.trainable)
 
     def _hide_(self) -> None:
         for forward in self._forwards():
@@ -354,9 +358,7 @@ class Sparsifier:
             self._keep.apply_to_weights_(attached.trainable)
         attached.step += 1
         if attached.forward is not None and self.phase is Phase.REGULARISE:
-            attached.forward.show_(self.state, self._at(attached.step))
-            if self._keep is not None:
-                self._keep.apply_to_weights_(attached.trainable)
+            self._draw_(attached, attached.forward)
 
 
 _NO_COPY = (
