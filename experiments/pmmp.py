@@ -92,6 +92,7 @@ def configurations() -> dict[str, Callable[[], Any]]:
     return {
         "admm": admm,
         "admm-alone": admm_alone,
+        "without-admm": without_admm,
         "pmmp-adam": lambda: replace(paper(), method=Watched(method=pmmp, per_epoch=90)),
         "drr-o": lambda: replace(paper(), method=DRR(alpha=3e-5, beta=5.0, rho=1e-6, normalise=PerModule())),
     }
@@ -114,6 +115,13 @@ def admm_alone() -> Any:
     from ellzero.methods import Cosine
 
     return _admm(alpha=8e-5, regularise=40, fine_tune=40, fine_tune_lr=Cosine(first=2e-3, last=2e-5))
+
+
+def without_admm() -> Any:
+    """Builds the recipe of `admm` with nothing in place of ADMM: the same passes train on, and the first truncation is of a dense network."""
+    from ellzero.methods import Unregularised
+
+    return replace(admm(), method=Unregularised())
 
 
 def _admm(*, alpha: float, regularise: int, fine_tune: int, **changes: Any) -> Any:
