@@ -118,7 +118,7 @@ def admm_alone() -> Any:
 
 
 def without_admm() -> Any:
-    """Builds the recipe of `admm` with nothing in place of ADMM: the same passes train on, and the first truncation is of a dense network."""
+    """Builds the recipe of `admm` with nothing in place of ADMM: the passes train on, and the first truncation is of a dense network."""
     from ellzero.methods import Unregularised
 
     return replace(admm(), method=Unregularised())

@@ -26,12 +26,13 @@ class ErrorIncrease:
         error_fn: (model, batch) -> (number of errors, number of decisions) on validation batches; None counts wrong classes of batches of
             (inputs, integer labels).
         tries: the largest number of values of alpha that are tried; every try is a regularised training of its own from a warm start.
+            Ten close the bracket where the first alpha is within a factor of some hundred of the answer.
         resolution: the search ends when accepted and refused alpha are closer than this factor.
     """
 
     fraction: float
     error_fn: Callable[[Any, Any], tuple[Any, int]] | None = None
-    tries: int = 6
+    tries: int = 10
     resolution: float = 1.15
 
     def __post_init__(self) -> None:

@@ -23,7 +23,7 @@ from ellzero.training.final_prune import CollapseError
 from ellzero.training.plan import Plan, prelude_stage, sparse_stages
 from ellzero.training.progress import Progress, ProgressBar
 from ellzero.training.recipe import GridTraining, Recipe
-from ellzero.training.search import Try, best_try, next_alpha
+from ellzero.training.search import Try, best_try, bracket_closed, next_alpha
 from ellzero.training.task import Epoch, Reports, Task
 
 Target = NonZeros | ErrorIncrease | Bytes
@@ -43,6 +43,8 @@ class SparsifyResult:
         history: one entry per epoch.
         tries: the tries of the search for a target; empty without a search.
         reached: whether the target was met.
+        bracket_closed: whether the search ended because a refused alpha lies within `ErrorIncrease.resolution` of an accepted one; False
+            where it ran out of tries, so that a larger alpha might still have been accepted; None without a search.
         parameters: trainable scalars of the network.
         nonzeros: trainable scalars that are not zero, biases and normalisation included.
         seconds: time taken, resumed stretches included.
@@ -57,6 +59,7 @@ class SparsifyResult:
     history: tuple[Epoch, ...]
     tries: tuple[Try, ...]
     reached: bool
+    bracket_closed: bool | None
     parameters: int
     nonzeros: int
     seconds: float
@@ -197,6 +200,12 @@ def _result(driver: Driver, target: Target | None, *, training: bool) -> Sparsif
             "allow more tries or a larger error, or start from a smaller alpha",
             stacklevel=3,
         )
+    elif tries and all(attempt.accepted for attempt in tries):
+        warnings.warn(
+            f"every alpha tried was accepted, the largest is {max(attempt.alpha for attempt in tries):g}: a larger one may give a sparser "
+            f"network within the tolerated error; start from a larger alpha, or allow more than {len(tries)} tries",
+            stacklevel=3,
+        )
     return SparsifyResult(
         model=sparse,
         masks=masks_from_zeros(select_parameters(sparse, select)),
@@ -206,6 +215,7 @@ def _result(driver: Driver, target: Target | None, *, training: bool) -> Sparsif
         history=tuple(driver.history),
         tries=tries,
         reached=reached,
+        bracket_closed=bracket_closed(tries, target) if isinstance(target, ErrorIncrease) else None,
         parameters=count_parameters(sparse),
         nonzeros=count_nonzeros(sparse),
         seconds=driver.clock.seconds(),

@@ -28,14 +28,19 @@ class Try:
     note: str = ""
 
 
-def next_alpha(tries: Sequence[Try], first: float, target: ErrorIncrease, factor: float = 2.0) -> float | None:
-    """Proposes the next alpha: outwards by `factor` until accepted and refused values bracket the answer, then the mean of their logs.
+_FIRST_STEP, _LARGEST_STEP = 4.0, 16.0
+"""Factors of the outward search: a first alpha is often wrong by orders of magnitude, and each factor of 2 would cost a training."""
+
+
+def next_alpha(tries: Sequence[Try], first: float, target: ErrorIncrease) -> float | None:
+    """Proposes the next alpha: outwards in growing steps until accepted and refused values bracket the answer, then the mean of their logs.
+
+    The steps are a factor of 4, then of 16 each.
 
     Args:
         tries: the tries made so far.
         first: the first value of alpha.
         target: limits the number of tries, and says when to stop.
-        factor: step of the outward search.
 
     Returns:
         The next alpha; None when the search is over.
@@ -44,21 +49,27 @@ def next_alpha(tries: Sequence[Try], first: float, target: ErrorIncrease, factor
         return None
     if not tries:
         return first
-    accepted = [attempt.alpha for attempt in tries if attempt.accepted]
-    refused = [attempt.alpha for attempt in tries if not attempt.accepted]
-    if not refused:
-        return max(accepted) * factor
-    if not accepted:
-        return min(refused) / factor
-    # Noise can refuse a value below an accepted value: the bracket is the highest accepted and the lowest refused above it.
-    low = max(accepted)
-    above = [alpha for alpha in refused if alpha > low]
-    if not above:
-        return low * factor
-    high = min(above)
-    if high / low <= target.resolution:
-        return None
-    return math.sqrt(low * high)
+    low, high = _bracket(tries)
+    step = _FIRST_STEP if len(tries) == 1 else _LARGEST_STEP
+    if high is None:
+        return low * step
+    if low is None:
+        return high / step
+    return None if high / low <= target.resolution else math.sqrt(low * high)
+
+
+def bracket_closed(tries: Sequence[Try], target: ErrorIncrease) -> bool:
+    """Decides whether an accepted and a refused alpha lie within the target's resolution of each other."""
+    low, high = _bracket(tries)
+    return low is not None and high is not None and high / low <= target.resolution
+
+
+def _bracket(tries: Sequence[Try]) -> tuple[float | None, float | None]:
+    """Returns the highest accepted alpha and the lowest refused alpha above it; None where there is no such try."""
+    low = max((attempt.alpha for attempt in tries if attempt.accepted), default=None)
+    # Noise can refuse a value below an accepted value, which says nothing then.
+    refused = [attempt.alpha for attempt in tries if not attempt.accepted and (low is None or attempt.alpha > low)]
+    return low, min(refused, default=None)
 
 
 def best_try(tries: Sequence[Try]) -> Try:

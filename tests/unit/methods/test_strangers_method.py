@@ -344,6 +344,7 @@ def test_gradients_are_changed_before_the_penalty_is_added() -> None:
 
 @pytest.mark.parametrize("method", [METHODS[0], METHODS[1], METHODS[2]], ids=repr)
 @pytest.mark.parametrize("target", [None, NonZeros(300), ErrorIncrease(0.5, tries=2), Bytes(900)], ids=repr)
+@pytest.mark.filterwarnings("ignore:every alpha tried was accepted")
 def test_sparsify_runs_it_with_every_target(method: Method, target: Any) -> None:
     train, valid = digits_batches()
     result = sparsify(

@@ -22,6 +22,8 @@ EVERYTHING = {
     "anneal": Anneal(epochs=1, finish_epochs=1),
     "grid_training": GridTraining(epochs=1, bit_price=1e-5),
 }
+pytestmark = pytest.mark.filterwarnings("ignore:every alpha tried was accepted")
+
 PLANS = {"full": (NonZeros(250), EVERYTHING), "search": (ErrorIncrease(0.1, tries=2), {})}
 
 

@@ -157,10 +157,24 @@ def test_search_for_an_error_records_every_try_and_returns_the_best():
     assert any(one.warm_start is not None for one in result.tries) or len(accepted) <= 1
 
 
+def test_a_search_from_far_too_small_an_alpha_uses_the_error_allowed_or_says_that_it_does_not():
+    epochs = Epochs(prelude=8, regularise=4, fine_tune=3)
+    with pytest.warns(UserWarning, match="every alpha tried was accepted, the largest is 4e-08"):
+        short = run(method=RL1(alpha=1e-8, proximal=True), target=ErrorIncrease(0.05, tries=2), epochs=epochs)
+    assert short.reached
+    assert short.bracket_closed is False
+    result = run(method=RL1(alpha=1e-8, proximal=True), target=ErrorIncrease(0.05), epochs=epochs)
+    assert any(not attempt.accepted for attempt in result.tries)
+    # Six doublings, as before, end at 3.2e-7, where nothing of 1,600 weights is lost.
+    assert max(attempt.alpha for attempt in result.tries if attempt.accepted) > 1e-5
+    assert result.nonzeros < short.nonzeros / 2
+
+
 def test_search_that_finds_nothing_warns_and_says_so():
     with pytest.warns(UserWarning, match="no network within the tolerated error"):
         result = run(target=ErrorIncrease(-0.5, tries=2))
     assert not result.reached
+    assert result.bracket_closed is False
     assert len(result.tries) == 2
 
 

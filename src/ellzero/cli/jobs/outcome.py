@@ -75,6 +75,7 @@ def measure(options: Sparsify, preset: Preset, problem: Problem, sparse: Sparsif
             "valid_error_percent": last_valid_error(sparse),
             "tries": [asdict(attempt) for attempt in sparse.tries],
             "reached": sparse.reached,
+            "bracket_closed": sparse.bracket_closed,
             "wrong_images": None if wrong is None else torch.nonzero(wrong).flatten().tolist(),
             "dense_wrong_images": None if dense_wrong is None else torch.nonzero(dense_wrong).flatten().tolist(),
         },
@@ -159,6 +160,10 @@ def show(outcome: Outcome, folder: Path) -> None:
     table.add_row("quantised.l0, weights on a logarithmic grid", f"{details['quantised_bytes']:,} bytes")
     if rough is not None:
         table.add_row("its test error", f"{rough:.2f} %")
+    if details["tries"]:
+        table.add_row(
+            "values of alpha tried", f"{len(details['tries'])}, bracket {'closed' if details['bracket_closed'] else 'still open'}"
+        )
     table.add_row("time", f"{record.seconds:.0f} s")
     console = Console()
     console.print(table)
