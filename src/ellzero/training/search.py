@@ -51,10 +51,10 @@ def next_alpha(tries: Sequence[Try], first: float, target: ErrorIncrease) -> flo
         return first
     low, high = _bracket(tries)
     step = _FIRST_STEP if len(tries) == 1 else _LARGEST_STEP
+    if low is None:
+        return min(attempt.alpha for attempt in tries) / step
     if high is None:
         return low * step
-    if low is None:
-        return high / step
     return None if high / low <= target.resolution else math.sqrt(low * high)
 
 
