@@ -101,6 +101,20 @@ def test_a_general_p_against_all_gates() -> None:
     assert max(missed, default=0.0) <= 0.4
 
 
+def test_a_start_at_the_least_of_all_gates_ends_there() -> None:
+    """Also where the descents from closed and from open gates end higher, which some of these problems must show."""
+    led = 0
+    for seed in range(150):
+        P, r, alpha, rho, _ = problem(seed)
+        values = brute_force(P, r, alpha, rho)
+        gates = all_gates(P.shape[1])[int(values.argmin())]
+        start = gates * (torch.linalg.pinv(P * gates) @ r.mean(dim=0))
+        least = float(values.min())
+        assert z_step(r, alpha=alpha, rho=rho, P=dense_operator(P), start=start).objective == pytest.approx(least, rel=1e-8, abs=1e-9)
+        led += z_step(r, alpha=alpha, rho=rho, P=dense_operator(P)).objective > least * (1 + 1e-6) + 1e-9
+    assert led >= 3
+
+
 def test_the_weights_solve_eq_31() -> None:
     """The gradient of eq. 30 in w is 0 at the end, also where it starts from dependent columns."""
     P, r, alpha, rho, _ = problem(4)

@@ -223,6 +223,22 @@ def test_saturation_ends_phases_by_appendix_g():
     assert all(6 <= length < 60 for length in lengths)
 
 
+def test_a_phase_is_judged_by_its_own_losses():
+    """All losses are those of a network that stands still, so every window of six says stop; but a phase has to have had six epochs."""
+    until = Saturation(window=6, every=1, max_regularise=10, max_fine_tune=10)
+    result = run(
+        method=RL1(alpha=0.0),
+        target=NonZeros(1990),
+        saturation=until,
+        epochs=Epochs(prelude=8, regularise=1, fine_tune=2),
+        prelude_lr=0.0,
+        lr=0.0,
+        fine_tune_lr=0.0,
+    )
+    lengths = {name: sum(entry.stage == name for entry in result.history) for name in ("prelude", "regularise", "fine-tune")}
+    assert lengths == {"prelude": 8, "regularise": 6, "fine-tune": 6}
+
+
 def test_compaction_removes_what_has_died_and_changes_no_shape():
     settings = {
         "error_fn": classification_error,
