@@ -1,13 +1,11 @@
 """The proximal step on all parameters at once: small networks spend their time in calls, not in numbers."""
 
-from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ellzero.attaching.steps import TINY, cap_of
+from ellzero.attaching.steps import REFRESH, TINY, Caps
 from ellzero.attaching.survivors import Survivors, joined
 from ellzero.methods.protocol import Method
 from ellzero.types import At, Params
@@ -15,27 +13,25 @@ from ellzero.types import At, Params
 LIMIT = 2**20
 """Scalars up to which parameters are joined; beyond, a pass over memory costs more than the calls it saves."""
 
-REFRESH = 16
-"""Steps between two computations of the median that caps the step sizes, which moves slowly."""
-
 
 class FlatProximal:
     """Joins the parameters of one Adam into one vector, lets a separable method step on it, and writes the result back.
 
-    The numbers are those of `step_sizes` and of the method on each tensor, but for caps that are up to `REFRESH` steps old.
+    The numbers are those of `step_sizes` and of the method on each tensor, up to rounding in an exponential.
     """
 
     def __init__(self) -> None:
-        self._caps: dict[str, float] = {}
+        self._caps: list[Tensor] = []
         self._flat_caps: Tensor | None = None
         self._sizes: list[int] = []
-        self._fits: tuple[int, bool] | None = None
+        self._fits: tuple[int, int, bool] | None = None
 
     def fits(self, method: Method, optimizer: torch.optim.Optimizer, params: Params, at: At) -> bool:
         """Tells whether the parameters can be joined: one group of plain Adam on a CPU, all of one type, updated equally often."""
-        if self._fits is None or self._fits[0] != len(params) or at.step % REFRESH == 0:
-            self._fits = (len(params), _can_be_joined(method, optimizer, params))
-        return self._fits[1]
+        counts = len(params), len(optimizer.param_groups)
+        if self._fits is None or self._fits[:2] != counts or at.step % REFRESH == 0:
+            self._fits = (*counts, _can_be_joined(method, optimizer, params))
+        return self._fits[2] and _equally_often(optimizer, params)
 
     @torch.no_grad()
     def step_(
@@ -45,6 +41,7 @@ class FlatProximal:
         params: Params,
         state: nn.Module,
         at: At,
+        caps: Caps,
         survivors: Survivors | None = None,
     ) -> None:
         """Does what `method.after_step_` does with `step_sizes`, on all parameters together, and of pruned ones on the survivors."""
@@ -59,9 +56,9 @@ class FlatProximal:
         flat = joined(tensors, indices)
         moment = joined(moments.values(), indices)
         sizes = [tensor.numel() if index is None else index.numel() for tensor, index in zip(tensors, indices, strict=True)]
-        caps = self._capped(moments, sizes, root, eps, refresh=at.step % REFRESH == 0)
+        largest = self._joined_caps(caps.of(moments, [root] * len(moments), eps), sizes)
         steps = moment.clamp_min(TINY).sqrt_().add_(eps * root).reciprocal_().mul_(learning_rate * root)
-        torch.minimum(steps, caps * learning_rate, out=steps)
+        torch.minimum(steps, largest * learning_rate, out=steps)
         steps.mul_(moment.sign_())  # v is never negative, so its sign is the indicator of v > 0
         method.after_step_({"": flat}, state, {"": steps}, at)
         for tensor, index, part in zip(tensors, indices, flat.split(sizes), strict=True):
@@ -70,27 +67,12 @@ class FlatProximal:
             else:
                 tensor.view(-1).scatter_(0, index, part)
 
-    def forget(self) -> None:
-        """Drops what was derived from the optimizer's memory, because some of that memory is gone."""
-        self._caps, self._flat_caps, self._fits = {}, None, None
-
-    def state_dict(self) -> dict[str, float]:
-        """Returns the caps in force, in units of the learning rate, so that a resumed run computes them at the same steps."""
-        return dict(self._caps)
-
-    def load_state_dict(self, caps: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` returned."""
-        self.forget()
-        self._caps = dict(caps)
-
-    def _capped(self, moments: Mapping[str, Tensor], sizes: list[int], root: float, eps: float, *, refresh: bool) -> Tensor:
-        if refresh or self._caps.keys() != moments.keys():
-            self._caps = {name: float(cap_of(moment, root, 1.0, eps)) for name, moment in moments.items()}
-            self._flat_caps = None
-        if self._flat_caps is None or self._sizes != sizes:
-            like = next(iter(moments.values()))
-            self._sizes = sizes
-            self._flat_caps = torch.cat([like.new_full((size,), self._caps[name]) for name, size in zip(moments, sizes, strict=True)])
+    def _joined_caps(self, caps: list[Tensor], sizes: list[int]) -> Tensor:
+        """Repeats the caps for every element, at most once for each time that they are computed."""
+        same = len(caps) == len(self._caps) and all(cap is other for cap, other in zip(caps, self._caps, strict=True))
+        if self._flat_caps is None or self._sizes != sizes or not same:
+            self._sizes, self._caps = sizes, caps
+            self._flat_caps = torch.cat([cap.expand(size) for cap, size in zip(caps, sizes, strict=True)])
         return self._flat_caps
 
 
@@ -102,6 +84,15 @@ def _can_be_joined(method: Method, optimizer: torch.optim.Optimizer, params: Par
     tensors = list(params.values())
     if sum(tensor.numel() for tensor in tensors) > LIMIT or not all(tensor.device.type == "cpu" for tensor in tensors):
         return False
-    steps = [optimizer.state.get(tensor, {}).get("step") for tensor in tensors]
-    same_type = all(first.dtype == second.dtype for first, second in pairwise(tensors))
-    return same_type and None not in steps and len({float(step) for step in steps}) == 1
+    return all(first.dtype == second.dtype for first, second in pairwise(tensors))
+
+
+def _equally_often(optimizer: torch.optim.Optimizer, params: Params) -> bool:
+    """Tells whether the optimizer has updated all parameters, and all equally often: a layer that a step skips falls behind."""
+    counts: set[float] = set()
+    for parameter in params.values():
+        step = optimizer.state.get(parameter, {}).get("step")
+        if step is None:
+            return False
+        counts.add(float(step))
+    return len(counts) == 1

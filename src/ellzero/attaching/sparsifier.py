@@ -15,7 +15,7 @@ from ellzero.attaching.inertia import Norms, Watch, measure
 from ellzero.attaching.live import LiveModel
 from ellzero.attaching.masking import Keep, checked_masks, parameters_for, revived
 from ellzero.attaching.moments import clear_dead_moments_, forget_
-from ellzero.attaching.steps import learning_rates, step_sizes
+from ellzero.attaching.steps import Caps, learning_rates, step_sizes
 from ellzero.methods.protocol import ChangesGradient, FollowsRates, ForwardWeights, Method
 from ellzero.methods.schedule import moves
 from ellzero.methods.workspace import Workspace
@@ -34,6 +34,7 @@ class Attached:
         watch: notices a penalty without effect.
         step: steps it has done, skipped ones not counted.
         forward: puts forward weights into the parameters, where the method has any.
+        caps: the largest proximal steps, of `REFRESH` steps at once.
         flat: does the proximal step on all parameters at once, where they are few enough.
     """
 
@@ -43,6 +44,7 @@ class Attached:
     watch: Watch
     forward: ForwardPass | None = None
     step: int = 0
+    caps: Caps = field(default_factory=Caps)
     flat: FlatProximal = field(default_factory=FlatProximal)
 
 
@@ -152,7 +154,7 @@ class Sparsifier:
         if reset_momentum:
             forget_(list(self._attached), self._masked_params())
             for attached in self._attached.values():
-                attached.flat.forget()
+                attached.caps.forget()
         if not penalty:
             self.set_phase(Phase.FINE_TUNE)
 
@@ -202,7 +204,7 @@ class Sparsifier:
             "phase": self.phase.value,
             "regularised": self._regularised,
             "steps": [attached.step for attached in self._attached.values()],
-            "caps": [attached.flat.state_dict() for attached in self._attached.values()],
+            "caps": [attached.caps.state_dict() for attached in self._attached.values()],
             "forward": [forward.state_dict() for forward in self._forwards()],
             "watched": [{"steps": attached.watch.steps, "inert": attached.watch.inert} for attached in self._attached.values()],
         }
@@ -223,7 +225,7 @@ class Sparsifier:
         for attached, step, watched in zip(self._attached.values(), state["steps"], state["watched"], strict=True):
             attached.step, attached.watch.steps, attached.watch.inert = step, watched["steps"], watched["inert"]
         for attached, caps in zip(self._attached.values(), state.get("caps", []), strict=False):
-            attached.flat.load_state_dict(caps)
+            attached.caps.load_state_dict(caps)
         for forward, saved in zip(self._forwards(), state["forward"], strict=True):
             forward.load_state_dict(saved, self.state)
         if checked is None:
@@ -341,11 +343,13 @@ class Sparsifier:
         attached = self._attached[optimizer]
         params, at = _requiring_grad(attached.params), self._at(attached.step)
         if params and self.phase is Phase.REGULARISE:
+            attached.caps.begin(attached.step)
+            survivors = None if self._keep is None else self._keep.survivors
             if attached.flat.fits(self.method, optimizer, params, at):
-                attached.flat.step_(self.method, optimizer, params, self.state, at, None if self._keep is None else self._keep.survivors)
+                attached.flat.step_(self.method, optimizer, params, self.state, at, attached.caps, survivors)
             else:
                 with torch.no_grad():
-                    steps = step_sizes(optimizer, params, self._workspace) if self.method.proximal else {}
+                    steps = step_sizes(optimizer, params, self._workspace, attached.caps) if self.method.proximal else {}
                 if self._follows is not None:
                     self._follows.follow_rates_(learning_rates(optimizer, params))
                 self.method.after_step_(params, self.state, steps, at)

@@ -9,7 +9,7 @@ from attach_support import OPTIMIZERS, WITH_STEPS, Lion, network, train
 from torch import Tensor, nn
 
 from ellzero.attaching._attach import attach
-from ellzero.attaching.steps import CAP, SAMPLE, step_sizes
+from ellzero.attaching.steps import CAP, SAMPLE, Caps, step_sizes
 from ellzero.methods import DRR, RL1
 from ellzero.methods.workspace import Workspace
 from ellzero.params import everything
@@ -21,7 +21,7 @@ def test_adam_step_is_its_formula_capped(optimizer_name: str) -> None:
     optimizer = OPTIMIZERS[optimizer_name](model.parameters())
     train(model, optimizer, range(7))
     params: dict[str, Tensor] = dict(model.named_parameters())
-    steps = step_sizes(optimizer, params, Workspace())
+    steps = step_sizes(optimizer, params, Workspace(), Caps())
     assert list(steps) == list(params)
     for name, parameter in params.items():
         state: Any = optimizer.state[parameter]
@@ -42,14 +42,14 @@ def test_the_step_is_what_the_optimizer_does_to_a_unit_of_gradient(optimizer_nam
         before = weight.detach().clone()
         optimizer.step()
     decay = 1e-2 * 0.1 * before if optimizer_name == "adamw" else 0.0
-    steps = step_sizes(optimizer, {"w": weight}, Workspace())
+    steps = step_sizes(optimizer, {"w": weight}, Workspace(), Caps())
     torch.testing.assert_close(steps["w"] * gradient, before - weight.detach() - decay, rtol=1e-3, atol=1e-6)
 
 
 def test_sgd_step_is_the_rate_of_its_group() -> None:
     model = network()
     optimizer = torch.optim.SGD([{"params": model[0].parameters(), "lr": 0.5}, {"params": model[2].parameters(), "lr": 0.25}], momentum=0.9)
-    steps = step_sizes(optimizer, dict(model.named_parameters()), Workspace())
+    steps = step_sizes(optimizer, dict(model.named_parameters()), Workspace(), Caps())
     for name, parameter in model.named_parameters():
         assert torch.equal(steps[name], torch.full_like(parameter, 0.5 if name.startswith("0") else 0.25))
 
@@ -68,7 +68,7 @@ def test_the_cap_is_a_multiple_of_the_median_over_what_was_seen() -> None:
     v = torch.zeros(100, 10)
     v[:20] = 1.0
     v[0, 0] = 1e-12
-    steps = step_sizes(*adam_with_moments(v), Workspace())["w"]
+    steps = step_sizes(*adam_with_moments(v), Workspace(), Caps())["w"]
     assert steps[0, 0] == pytest.approx(CAP)
     assert steps[1, 0] == pytest.approx(1.0)
     assert bool((steps[20:] == 0).all())
@@ -76,13 +76,13 @@ def test_the_cap_is_a_multiple_of_the_median_over_what_was_seen() -> None:
 
 @pytest.mark.parametrize("eps", [1e-8, 0.0])
 def test_nothing_seen_at_all_means_no_step(eps: float) -> None:
-    assert bool((step_sizes(*adam_with_moments(torch.zeros(4, 3), eps), Workspace())["w"] == 0).all())
+    assert bool((step_sizes(*adam_with_moments(torch.zeros(4, 3), eps), Workspace(), Caps())["w"] == 0).all())
 
 
 @pytest.mark.parametrize("size", [SAMPLE - 1, SAMPLE, SAMPLE + 1, 3 * SAMPLE + 7])
 def test_the_sampled_median_is_near_the_whole_one(size: int) -> None:
     v = torch.rand(size, 1, generator=torch.Generator().manual_seed(0)) ** 8
-    steps = step_sizes(*adam_with_moments(v), Workspace())["w"]
+    steps = step_sizes(*adam_with_moments(v), Workspace(), Caps())["w"]
     raw = 1 / v.sqrt()
     assert float(steps.max()) <= 1.25 * CAP * float(raw.median())
     assert float(steps.max()) >= 0.8 * CAP * float(raw.median())

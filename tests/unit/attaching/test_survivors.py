@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from ellzero.attaching import mask_kernels, survivors
 from ellzero.attaching._attach import attach
-from ellzero.attaching.flat import REFRESH, FlatProximal
+from ellzero.attaching.flat import FlatProximal
+from ellzero.attaching.steps import REFRESH, Caps
 from ellzero.attaching.survivors import LANES, Survivors
 from ellzero.methods import DRR, RL1, Gaussian, PerModule, Rational, ramp
 from ellzero.params import everything, weights
@@ -318,5 +319,5 @@ def test_flat_proximal_without_masks_takes_all() -> None:
     backward(model, 0)
     optimizer.step()
     twice = [parameter.detach().clone() for parameter in params.values()]
-    FlatProximal().step_(method, optimizer, params, method.init(params), At())
+    FlatProximal().step_(method, optimizer, params, method.init(params), At(), Caps())
     assert all(bool((parameter != old).any()) for parameter, old in zip(params.values(), twice, strict=True))
