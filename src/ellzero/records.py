@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import ellzero
+from ellzero.files.special import is_special, open_special
 from ellzero.files.whole import replacing
 
 __all__ = ["Record", "append_line", "read_json", "read_lines", "settings_of", "versions", "write_json"]
@@ -153,6 +154,10 @@ def append_line(path: str | os.PathLike[str], record: Record | Mapping[str, Any]
     """
     line = json.dumps(_plain(record), ensure_ascii=False, allow_nan=False).encode() + b"\n"
     path = Path(path)
+    if is_special(path):
+        with open_special(path) as file:
+            file.write(line)
+        return
     if path.exists():
         _mend(path)
     with path.open("ab", buffering=0) as file:

@@ -7,9 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, cast, overload
 
-from ellzero.archive.compressed_file import BinaryFile, CompressedText, CompressedWriter, DecodedBlocks, written
+from ellzero.archive.compressed_file import BinaryFile, CompressedText, CompressedWriter, DecodedBlocks
 from ellzero.codec.bytes.data_file import DEFAULT_LEVEL, compress_bytes, decompress_bytes
 from ellzero.codec.container import DEFAULT_LIMIT
+from ellzero.files.whole import replacing
 
 BinaryMode = Literal["r", "rb", "w", "wb", "x", "xb"]
 TextMode = Literal["rt", "wt", "xt"]
@@ -121,7 +122,9 @@ def open(  # noqa: A001  # named as in gzip, bz2 and lzma
         elif mode[0] == "r":
             opened = stack.enter_context(builtins.open(file, "rb"))
         else:
-            opened = stack.enter_context(written(Path(file), new=mode[0] == "x"))
+            if mode[0] == "x" and os.path.exists(file):
+                raise FileExistsError(f"{os.fspath(file)} exists: open it with mode w to replace it")
+            opened = stack.enter_context(replacing(Path(file), overwrite=mode[0] == "w"))
         if mode[0] == "r":
             binary = io.BufferedReader(DecodedBlocks(opened, max_size=max_size, memory=memory, owned=stack.pop_all()))
         else:

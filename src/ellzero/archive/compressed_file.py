@@ -2,14 +2,11 @@
 
 import io
 import os
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, BinaryIO
 
 from ellzero.codec.bytes.data_file import DEFAULT_LEVEL, ByteEncoder, decode_blocks
-from ellzero.files.whole import replacing
 
 # A union, because BytesIO has no name, which BinaryIO promises.
 BinaryFile = BinaryIO | io.BufferedIOBase
@@ -163,24 +160,3 @@ class CompressedText(io.TextIOWrapper):
         if error is not None and isinstance(self.buffer, CompressedWriter) and not self.closed:
             self.buffer.discard(error)
         super().__exit__(kind, error, trace)
-
-
-@contextmanager
-def written(path: Path, *, new: bool) -> Generator[BinaryIO, None, None]:
-    """Opens a file that appears whole or not at all; devices and pipes are written to directly.
-
-    Args:
-        path: the file; what a symbolic link points to is replaced.
-        new: whether a file that exists is an error.
-
-    Raises:
-        OSError: the file exists and should not, or cannot be written.
-    """
-    if new and path.exists():
-        raise FileExistsError(f"{path} exists: open it with mode w to replace it")
-    if path.exists() and not path.is_file():
-        with open(path, "wb") as file:
-            yield file
-        return
-    with replacing(Path(os.path.realpath(path)), overwrite=not new) as file:
-        yield file

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any, BinaryIO, NoReturn, cast
 
 from ellzero.files.errors import FileError, plain_errors, words_for
+from ellzero.files.special import is_special, open_special
 from ellzero.files.whole import replacing
 
 STANDARD = "-"
@@ -62,8 +63,8 @@ def open_output(
     """Opens what a command writes: a file appears whole at the end, or not at all.
 
     An exception, Ctrl-C and SIGTERM (raised as KeyboardInterrupt) leave what was there before. Where a file exists, it asks if both input
-    and messages are on a terminal, and refuses elsewhere. Devices and pipes are written to directly; a symbolic link stays, its target is
-    replaced.
+    and messages are on a terminal, and refuses elsewhere. What is no regular file, such as a device, a pipe or `/dev/stdout`, is written to
+    directly; a symbolic link stays, its target is replaced.
 
     Args:
         path: a file, or `-` for standard output.
@@ -96,16 +97,14 @@ def open_output(
         with plain_errors(path, "written"):
             if str(path) == STANDARD:
                 file = stack.enter_context(_standard_output())
-            elif written is not None and not stat.S_ISREG(written.st_mode):
-                file = stack.enter_context(open(path, "wb"))
+            elif is_special(path):
+                file = stack.enter_context(open_special(path))
             else:
                 overwrite = force or (written is not None and _agreed(path, source))
                 if written is not None and not overwrite:
                     raise FileError(f"{path} exists: -f overwrites it, -o names another output", file=path)
-                # A symbolic link stays: what it points to is replaced.
-                target = Path(os.path.realpath(path))
                 like = read if keep and str(source) != STANDARD else None
-                file = stack.enter_context(replacing(target, overwrite=overwrite, like=like))
+                file = stack.enter_context(replacing(Path(path), overwrite=overwrite, like=like))
             if file.isatty() and not (terminal or force):
                 raise FileError(
                     "compressed bytes are not written to a terminal: redirect them with >, name a file with -o, or insist with -f"
@@ -189,10 +188,9 @@ def check_removable(source: Path | str) -> None:
     """Refuses, before anything is done, to remove what is no regular file.
 
     Raises:
-        FileError: the input is `-`, a pipe, a device or the like.
+        FileError: the input is `-`, a pipe, a device, `/dev/stdin` or the like.
     """
-    status = _status(source, 0)
-    if str(source) == STANDARD or (status is not None and not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode)):
+    if str(source) == STANDARD or is_special(source):
         raise FileError(f"{source} is no regular file, and nothing else is removed: leave --rm out", file=source)
 
 
@@ -209,7 +207,8 @@ def remove_input(source: Path | str, output: Path | str, opened: os.stat_result)
             taken the place of the input, or something was written to it meanwhile.
     """
     with plain_errors(source, "removed"):
-        if STANDARD in (str(source), str(output)) or not Path(output).is_file() or os.path.samefile(source, output):
+        standing = str(output) != STANDARD and not is_special(output) and Path(output).is_file()
+        if str(source) == STANDARD or not standing or os.path.samefile(source, output):
             raise FileError(f"{source} is kept: it is removed only where its output is a file of its own", file=source)
         now = os.stat(source)
         if (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns) != (opened.st_dev, opened.st_ino, opened.st_size, opened.st_mtime_ns):

@@ -1,4 +1,4 @@
-"""Writes whole files or none."""
+"""Writes whole files or none; what is no regular file is written to."""
 
 import os
 import stat
@@ -8,12 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from ellzero.files.special import is_special, open_special
+
 
 @contextmanager
 def replacing(path: Path, *, overwrite: bool = True, like: os.stat_result | None = None) -> Generator[BinaryIO, None, None]:
     """Opens a temporary file beside `path` for writing and renames it over `path` at the end.
 
-    A kill at any time leaves the old file or the new one; an exception leaves the old one and no temporary file.
+    A kill at any time leaves the old file or the new one; an exception leaves the old one and no temporary file. A symbolic link stays, and
+    what it points to is replaced. What is no regular file (`special.is_special`: a device, a pipe, `/dev/stdout`) is written to directly.
 
     Args:
         path: the file to write; its folder must exist.
@@ -21,17 +24,23 @@ def replacing(path: Path, *, overwrite: bool = True, like: os.stat_result | None
         like: the `stat` of another file, whose permissions and times the new file takes over.
 
     Yields:
-        The temporary file, binary, which nobody else can read until it is finished.
+        The temporary file, binary, to be written and read, which nobody else can read until it is finished; or what is no regular file,
+        to be written only.
 
     Raises:
         FileExistsError: a file is there and `overwrite` is False.
         OSError: the folder is missing or not writable.
     """
+    if is_special(path):
+        with open_special(path) as file:
+            yield file
+        return
+    path = Path(os.path.realpath(path))
     # The name is known before the file is there, unlike that of `tempfile.mkstemp`: whatever interrupts the making of it finds what to
     # remove. Of a long name only the beginning is there: 40 letters have at most 160 bytes, and most systems allow 255.
     temporary = path.parent / f".{path.name[:40]}.{os.urandom(8).hex()}.tmp"
     try:
-        with open(temporary, "xb", opener=_private) as file:
+        with open(temporary, "x+b", opener=_private) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -48,8 +57,8 @@ def replacing(path: Path, *, overwrite: bool = True, like: os.stat_result | None
 
 
 def _private(path: str, flags: int) -> int:
-    """Opens a file that only its owner reads; a finished one gets what the process would give a plain `open`. It can be read back."""
-    return os.open(path, flags & ~os.O_WRONLY | os.O_RDWR, 0o600)
+    """Opens a file that only its owner reads; a finished one gets what the process would give a plain `open`."""
+    return os.open(path, flags, 0o600)
 
 
 def _umask() -> int:

@@ -12,6 +12,7 @@ from ellzero.cli.jobs.bench_run import Result, measure
 from ellzero.cli.jobs.progress import say
 from ellzero.cli.options.arguments import UsageError
 from ellzero.cli.options.bench import Bench
+from ellzero.files.special import is_special
 from ellzero.files.streams import STANDARD
 
 
@@ -27,6 +28,8 @@ def run_bench(options: Bench) -> int:
     """
     if not options.files or any(str(file) == STANDARD for file in options.files):
         raise UsageError("bench compares coders on files, not on standard input: name some")
+    if options.plot is not None and is_special(options.plot):
+        raise UsageError(f"--plot {options.plot}: a plot is two files, FILE.png and FILE.svg: name a file, not a device or a pipe")
     levels = options.level.split(",")
     if not all(level in set("123456789") for level in levels):
         raise UsageError(f"level {options.level}: levels are 1 (fast) to 9 (small), with commas between several")

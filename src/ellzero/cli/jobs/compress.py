@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from ellzero.archive.compressed_file import BinaryFile
 from ellzero.cli.jobs.per_file import for_each_file, shown
@@ -23,6 +23,7 @@ from ellzero.codec.bytes.parameters import BLOCK, model_for
 from ellzero.codec.container import DEFAULT_LIMIT, MAGIC, ContainerReader, Kind, Original, Sink, Source, Tally
 from ellzero.codec.errors import FormatError
 from ellzero.files.errors import FileError
+from ellzero.files.special import is_special
 from ellzero.files.streams import STANDARD, check_removable, open_input, open_output, remove_input
 from ellzero.jit.kernels import before_numba
 
@@ -301,11 +302,10 @@ def _removing(source: Path, output: Path, options: Compress | Decompress) -> Gen
 
 
 @contextmanager
-def _readable(writer: BinaryFile, *, standard: bool) -> Generator[tuple[Sink, BinaryIO], None, None]:
+def _readable(writer: BinaryFile, *, standard: bool) -> Generator[tuple[Sink, BinaryFile], None, None]:
     """Yields a file to write to, and a file from which the same bytes can be read afterwards."""
-    if not standard and stat.S_ISREG(os.fstat(writer.fileno()).st_mode):
-        with os.fdopen(os.dup(writer.fileno()), "rb") as copy:
-            yield writer, copy
+    if not standard and writer.readable():
+        yield writer, writer
         return
     with tempfile.TemporaryFile() as copy:
         yield _Both(writer, copy), copy
@@ -331,7 +331,7 @@ def _output(source: Path, options: Compress | Decompress) -> Path | None:
 
 
 def _archive_name(source: Path) -> Path:
-    if source.exists() and not (source.is_file() or source.is_dir()):
+    if is_special(source):
         raise FileError(f"{source} is no regular file: name its output with -o, or write to standard output with -c", file=source)
     return source.with_name(source.name + SUFFIX)
 

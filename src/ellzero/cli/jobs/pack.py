@@ -11,6 +11,7 @@ from ellzero.cli.jobs.progress import say
 from ellzero.cli.options.arguments import UsageError, num_bytes
 from ellzero.cli.options.pack import GridName, Pack, Unpack
 from ellzero.files.errors import FileError
+from ellzero.files.special import is_special
 from ellzero.files.streams import STANDARD, open_input, open_output
 from ellzero.quantise.grids import LogGrid, UniformGrid
 
@@ -28,6 +29,8 @@ def run_pack(options: Pack) -> None:
     check(options)
     if str(options.network) == STANDARD:
         raise FileError("a network is read from files, not from standard input: write it to one first")
+    if options.output is None and is_special(options.network):
+        raise FileError(f"{options.network} is no regular file: name its output with -o", file=options.network)
     read = files_of(options.network)
     output = options.output if options.output is not None else default_output(options.network, options.moved)
     with open_output(output, source=options.network, others=read, force=options.force) as file:
@@ -107,6 +110,6 @@ def default_output(network: Path, moved: str | None = None) -> Path:
 
 
 def _unpacked_output(file: Path) -> Path:
-    if str(file) == STANDARD or not file.is_file():
+    if str(file) == STANDARD or is_special(file) or not file.is_file():
         return Path(STANDARD)
     return file.with_name(file.name.removesuffix(SUFFIX) + ".safetensors")

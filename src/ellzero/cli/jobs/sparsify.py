@@ -169,7 +169,8 @@ def prepare_folder(options: Sparsify) -> None:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise FileExistsError(f"{folder} exists already: choose another folder, or go on with the run in it with --resume")
         folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(options.settings(), indent=2) + "\n")
+        with replacing(file) as writer:
+            writer.write((json.dumps(options.settings(), indent=2) + "\n").encode())
         return
     if not file.is_file():
         raise FileNotFoundError(f"there is no run to resume in {folder}: leave out --resume to start one")
