@@ -19,7 +19,7 @@ export OMP_NUM_THREADS := 1
 help:
 	@echo "make demo       sparsify a real network and show what came of it"
 	@echo "make test       the tests that take seconds"
-	@echo "make slow       the tests that take minutes"
+	@echo "make slow       the tests that take minutes, and properties on examples never seen before"
 	@echo "make check      formatting, lint, types, import layers"
 	@echo "make docs       the documentation site, in site/"
 	@echo "make test-browser  the site in a browser: nothing wider than its window, no errors"
@@ -42,7 +42,7 @@ test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS)
 
 slow: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m slow
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m "slow or hypothesis" --hypothesis-profile=random
 
 check: $(VENV)/.installed-check
 	$(BIN)/ruff format --check .

@@ -18,6 +18,8 @@ from child_processes import environment
 
 # Wall-clock deadlines fail on a busy machine; the same examples every time make a failure reproducible.
 settings.register_profile("ellzero", deadline=None, max_examples=30, derandomize=True)
+# `make slow` looks for new ones, and says how to repeat what it finds.
+settings.register_profile("random", deadline=None, max_examples=200, derandomize=False, print_blob=True)
 settings.load_profile("ellzero")
 
 # Small products are slower with two threads than with one, and xdist already runs a process a core.

@@ -361,7 +361,8 @@ def test_files_story_20_pipes(folder: Path, capsysbinary: pytest.CaptureFixture[
 
 @posix
 def test_files_story_21_progress_on_a_terminal_only(folder: Path):
-    pty = pytest.importorskip("pty")
+    import pty  # Windows has none
+
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "ellzero.cli", "compress", "-1", "a"]
     subprocess.run(command, env=environment() | {"TERM": "xterm"}, stdout=subprocess.DEVNULL, stderr=follower, check=True)

@@ -106,8 +106,9 @@ def test_files_story_16_another_numpy_and_numba_decode_the_same(archives: tuple[
     python = tmp_path / "old" / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     line = [python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", "numpy==1.26.4", "numba==0.61.0"]
     installed = subprocess.run(line, capture_output=True, text=True, check=False)
-    if installed.returncode:
-        pytest.skip(f"numpy 1.26.4 and numba 0.61.0 cannot be installed here: {installed.stderr.strip().splitlines()[-1]}")
+    if installed.returncode and (sys.version_info >= (3, 13) or "Retrying" in installed.stderr):
+        pytest.skip("this Python is newer than numpy 1.26.4 and numba 0.61.0, or no package index can be reached")
+    assert installed.returncode == 0, installed.stderr
     asked = "import numba, numpy; print(numpy.__version__, numba.__version__)"
     assert subprocess.run([python, "-c", asked], capture_output=True, text=True, check=True).stdout == "1.26.4 0.61.0\n"
     folder, expected = archives
