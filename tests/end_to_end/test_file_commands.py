@@ -148,6 +148,20 @@ def test_only_regular_files_are_removed(folder: Path, capsys: pytest.CaptureFixt
     assert names(folder) == ["a", "b", "pipe"]
 
 
+@posix
+@pytest.mark.parametrize("direction", ["compress", "decompress"])
+def test_one_of_several_links_is_removed_on_request_only(direction: str, folder: Path, capsys: pytest.CaptureFixture[str]):
+    source, made = ("c", "c.l0") if direction == "compress" else ("c.l0", "c")
+    Path(source).write_bytes(TEXT if direction == "compress" else compress(TEXT, level=1))
+    os.link(source, "other")
+    assert run(direction, "--rm", source) == 1
+    said = capsys.readouterr().err
+    assert said == f"ellzero: {source} has 1 other hard link, which would keep its bytes: leave --rm out, or -f removes this name\n"
+    assert names(folder) == sorted(["a", "b", source, "other"])
+    assert run(direction, "--rm", "-f", source, *(["-1"] if direction == "compress" else [])) == 0
+    assert names(folder) == sorted(["a", "b", made, "other"])
+
+
 def test_files_story_04_test_changes_nothing(folder: Path):
     assert run("compress", "-1", "a") == 0
     before = {name: (os.stat(name).st_mtime_ns, Path(name).read_bytes()) for name in names(folder)}

@@ -72,7 +72,7 @@ def open_output(
         others: further files that are read meanwhile.
         force: whether an existing file is overwritten, and bytes go to a terminal.
         terminal: whether what is written is fit for a terminal.
-        keep: whether the output takes over the permissions and times of `source`.
+        keep: whether the output takes over owner, group, permissions and times of `source`; see `replacing`.
 
     Yields:
         The file, binary and buffered. Standard output is flushed and stays open.
@@ -184,14 +184,28 @@ def prepare_streams() -> None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # as long as the process
 
 
-def check_removable(source: Path | str) -> None:
-    """Refuses, before anything is done, to remove what is no regular file.
+def check_removable(source: Path | str, *, force: bool = False) -> None:
+    """Refuses, before anything is done, to remove what is no regular file, or has other names that would keep its bytes.
+
+    Args:
+        source: the input.
+        force: whether a symbolic link, or one of several hard links, is removed all the same.
 
     Raises:
-        FileError: the input is `-`, a pipe, a device, `/dev/stdin` or the like.
+        FileError: the input is `-`, a pipe, a device, `/dev/stdin` or the like; or it is a link.
     """
     if str(source) == STANDARD or is_special(source):
         raise FileError(f"{source} is no regular file, and nothing else is removed: leave --rm out", file=source)
+    try:
+        status = os.lstat(source)
+    except OSError:
+        return  # Whoever opens it says what is wrong.
+    if not force and stat.S_ISLNK(status.st_mode):
+        raise FileError(f"{source} is a symbolic link, and its target would stay: leave --rm out, or -f removes the link", file=source)
+    others = status.st_nlink - 1
+    if not force and stat.S_ISREG(status.st_mode) and others > 0:
+        named = "1 other hard link" if others == 1 else f"{others} other hard links"
+        raise FileError(f"{source} has {named}, which would keep its bytes: leave --rm out, or -f removes this name", file=source)
 
 
 def remove_input(source: Path | str, output: Path | str, opened: os.stat_result) -> None:

@@ -4,7 +4,7 @@ import os
 import stat
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,7 +21,8 @@ def replacing(path: Path, *, overwrite: bool = True, like: os.stat_result | None
     Args:
         path: the file to write; its folder must exist.
         overwrite: whether an existing file is replaced, also one that was made in the meantime.
-        like: the `stat` of another file, whose permissions and times the new file takes over.
+        like: the `stat` of another file, whose owner, group, permissions and times the new file takes over; without it those of the
+            file that it replaces, but for the times. Where the group cannot be kept, the new group and others get only what both had.
 
     Yields:
         The temporary file, binary, to be written and read, which nobody else can read until it is finished; or what is no regular file,
@@ -44,7 +45,11 @@ def replacing(path: Path, *, overwrite: bool = True, like: os.stat_result | None
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask() if like is None else stat.S_IMODE(like.st_mode) & 0o777)
+            before = _stat(path) if like is None else like
+            if sys.platform != "win32" and before is not None:
+                os.fchmod(file.fileno(), _kept_mode(file.fileno(), before))
+        if before is None or sys.platform == "win32":
+            os.chmod(temporary, 0o666 & ~_umask() if before is None else stat.S_IMODE(before.st_mode) & 0o777)
         if like is not None:
             os.utime(temporary, ns=(like.st_atime_ns, like.st_mtime_ns))
         if overwrite:
@@ -59,6 +64,34 @@ def replacing(path: Path, *, overwrite: bool = True, like: os.stat_result | None
 def _private(path: str, flags: int) -> int:
     """Opens a file that only its owner reads; a finished one gets what the process would give a plain `open`."""
     return os.open(path, flags, 0o600)
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        return None
+
+
+if sys.platform != "win32":
+
+    def _kept_mode(descriptor: int, like: os.stat_result) -> int:
+        """Gives a file the owner and group of another, as far as the system lets it.
+
+        Returns:
+            The permissions for it: those of the other file, less what another group or others must not get. As xz has it.
+        """
+        mode, own = stat.S_IMODE(like.st_mode) & 0o777, os.fstat(descriptor)
+        if own.st_uid != like.st_uid:
+            with suppress(OSError):  # Only the superuser gives files away; whoever may not keeps it, with the owner's permissions.
+                os.fchown(descriptor, like.st_uid, -1)
+        if own.st_gid != like.st_gid:
+            try:
+                os.fchown(descriptor, -1, like.st_gid)
+            except OSError:
+                both = mode >> 3 & mode & 0o007
+                mode = mode & 0o700 | both << 3 | both
+        return mode
 
 
 def _umask() -> int:

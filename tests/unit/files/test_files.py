@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from child_processes import environment
+from ellzero.archive._compress import open as ellzero_open
 from ellzero.files.errors import FileError
 from ellzero.files.streams import check_removable, open_input, open_output, remove_input
 from ellzero.files.whole import replacing
@@ -463,3 +464,76 @@ def test_files_story_02_an_interruption_at_any_line_leaves_no_temporary_file(wor
     assert int(done.stdout) > 20
     assert (tmp_path / "a").read_bytes() == b"new"
     assert names(tmp_path) == ["a"]
+
+
+def refuse(*_: object) -> None:
+    raise PermissionError
+
+
+@posix
+@pytest.mark.parametrize(
+    ("mode", "left"), [(0o640, 0o600), (0o644, 0o644), (0o664, 0o644), (0o660, 0o600), (0o604, 0o600), (0o755, 0o755), (0o751, 0o711)]
+)
+def test_a_group_that_cannot_be_kept_takes_its_permissions_with_it(mode: int, left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    # The group of this process must read no more than both the file's group and others did.
+    source = tmp_path / "a"
+    source.write_bytes(b"old")
+    source.chmod(mode)
+    monkeypatch.setattr(os, "fchown", refuse)
+    status = source.stat()
+    times = {"st_atime_ns": status.st_atime_ns, "st_mtime_ns": status.st_mtime_ns}
+    of_others = os.stat_result((*status[:4], os.getuid() + 1, os.getgid() + 1, *status[6:]), times)
+    with replacing(tmp_path / "b", like=of_others) as file:
+        file.write(b"new")
+    assert stat.S_IMODE((tmp_path / "b").stat().st_mode) == left
+
+
+@posix
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() != 0, reason="only the superuser gives files away")
+def test_owner_and_group_are_kept_with_the_permissions(tmp_path: Path):
+    source = tmp_path / "a"
+    source.write_bytes(b"old")
+    os.chown(source, 1234, 4321)
+    source.chmod(0o640)
+    write(tmp_path / "b", source=source, keep=True)
+    with replacing(source) as file:
+        file.write(b"new")
+    for path in (source, tmp_path / "b"):
+        kept = path.stat()
+        assert (kept.st_uid, kept.st_gid, stat.S_IMODE(kept.st_mode)) == (1234, 4321, 0o640)
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
+def test_a_file_that_is_replaced_keeps_its_permissions(mode: int, tmp_path: Path):
+    for linked in (False, True):
+        (tmp_path / "a").write_bytes(b"old")
+        (tmp_path / "a").chmod(mode)
+        if linked:
+            (tmp_path / "link").symlink_to("a")
+        before = (tmp_path / "a").stat().st_mtime_ns
+        write(tmp_path / ("link" if linked else "a"), force=True)
+        assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == mode
+        assert (tmp_path / "a").stat().st_mtime_ns >= before
+    with ellzero_open(tmp_path / "a", "wb", level=1) as file:
+        file.write(b"newer")
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == mode
+
+
+@posix
+def test_links_are_said_before_one_is_removed(tmp_path: Path):
+    (tmp_path / "a").write_bytes(b"precious")
+    (tmp_path / "soft").symlink_to("a")
+    check_removable(tmp_path / "a")
+    check_removable(tmp_path / "nowhere")
+    (tmp_path / "hard").hardlink_to(tmp_path / "a")
+    for path in (tmp_path / "a", tmp_path / "hard"):
+        with pytest.raises(FileError, match="has 1 other hard link, which would keep its bytes"):
+            check_removable(path)
+    (tmp_path / "harder").hardlink_to(tmp_path / "a")
+    with pytest.raises(FileError, match="has 2 other hard links"):
+        check_removable(tmp_path / "a")
+    with pytest.raises(FileError, match="soft is a symbolic link, and its target would stay"):
+        check_removable(tmp_path / "soft")
+    for path in ("a", "hard", "soft"):
+        check_removable(tmp_path / path, force=True)

@@ -295,7 +295,7 @@ def _removing(source: Path, output: Path, options: Compress | Decompress) -> Gen
     """Removes the input at the end, if asked to. Yields a function that is called with the opened input before it is read."""
     opened: list[os.stat_result] = []
     if options.rm:
-        check_removable(source)
+        check_removable(source, force=options.force)
     yield lambda reader: opened.append(os.fstat(reader.fileno())) if options.rm else None
     if opened:
         remove_input(source, output, opened[0])
