@@ -1,17 +1,20 @@
-"""What is regularised: selects parameters by role, names them canonically, counts tied tensors once."""
+"""What is regularised: selects parameters by role, names them canonically, counts tied tensors once, finds what shares memory."""
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import UninitializedParameter
+from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from ellzero.distributed import canonical_names, canonical_paths
 from ellzero.types import Masks, Params
 
 Selector = Callable[[str, nn.Module, Tensor], bool]
 """(canonical name, module that owns it, tensor) -> whether the method regularises this trainable parameter."""
+
+Place = tuple[object, ...]
+"""What is equal for two tensors that are one in memory."""
 
 _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 """Normalisation may have a weight of several dimensions, which is a scale all the same: `LayerNorm((3, 8, 8))`."""
@@ -53,7 +56,24 @@ def duplicate(model: nn.Module) -> nn.Module:
                     f"{path or 'the model'} ({type(module).__name__}) keeps {name!r}, computed from other tensors, so it cannot be copied:"
                     " make it permanent first (torch.nn.utils.prune.remove, remove_weight_norm), or delete the attribute"
                 )
-    return copy.deepcopy(model)
+    copied = copy.deepcopy(model)
+    _share_memory_(copied, model)
+    return copied
+
+
+def _share_memory_(copied: nn.Module, model: nn.Module) -> None:
+    """Makes tensors of a copy views of one another where those of its original are, which `deepcopy` forgets of parameters."""
+    originals, copies = ({**dict(m.named_parameters()), **dict(m.named_buffers())} for m in (model, copied))
+    storages: dict[int, torch.UntypedStorage] = {}
+    with torch.no_grad():
+        for name in (name for group in overlapping(originals) for name in group):
+            original = originals[name]
+            if original.is_conj() or original.is_neg():
+                continue
+            storage = original.untyped_storage()
+            memory = storages.setdefault(storage.data_ptr(), storage.clone())
+            view = torch.empty(0, dtype=original.dtype, device=original.device)
+            copies[name].data = view.set_(memory, original.storage_offset(), original.shape, original.stride())
 
 
 def named_parameters(model: nn.Module) -> dict[str, tuple[nn.Module, Tensor]]:
@@ -154,3 +174,64 @@ def apply_masks_(params: Params, masks: Masks) -> None:
         if name not in params:
             raise KeyError(f"no parameter is named {name!r}: the masks belong to another model (it has {', '.join(list(params)[:5])}, ...)")
         params[name].masked_fill_(~mask.to(params[name].device), 0)
+
+
+def same_numbers(tensor: Tensor) -> Place | None:
+    """Returns what is equal for two tensors that are the same numbers in the same memory; None where it has no memory of its own.
+
+    A conjugated or negated view lies in the memory of its original, and is other numbers.
+    """
+    if is_lazy(tensor) or tensor.layout is not torch.strided or tensor.is_nested:
+        return None
+    address = tensor.data_ptr()
+    if address == 0 or tensor.numel() == 0:
+        return None
+    return tensor.device, address, tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.is_conj(), tensor.is_neg()
+
+
+def overlapping(tensors: Mapping[str, Tensor]) -> Iterator[list[str]]:
+    """Groups the names of tensors whose memory overlaps, from the first byte to the last; a tensor alone is in no group."""
+    spans = sorted((*_span(tensor), name) for name, tensor in tensors.items() if same_numbers(tensor) is not None)
+    group: list[str] = []
+    device, end = "", 0
+    for own_device, start, stop, name in spans:
+        if group and (own_device != device or start >= end):
+            if len(group) > 1:
+                yield group
+            group = []
+        end = max(end, stop) if group else stop
+        device = own_device
+        group.append(name)
+    if len(group) > 1:
+        yield group
+
+
+def without_own_memory(missing: Iterable[str], present: Collection[str], tensors: Mapping[str, Tensor]) -> set[str]:
+    """Finds the tensors that need no values of their own: all their memory is that of one that is present.
+
+    A file of `safetensors.torch.save_model` has one name for tensors that share memory, the one that covers all of it.
+
+    Args:
+        missing: names without values.
+        present: names with values.
+        tensors: of the network.
+    """
+    given = [tensor for name, tensor in tensors.items() if name in present and same_numbers(tensor) is not None]
+    places = {same_numbers(tensor) for tensor in given}
+    spans = [_span(tensor) for tensor in given if tensor.is_contiguous()]
+    found: set[str] = set()
+    for name in missing:
+        place = same_numbers(tensors[name])
+        if place is None:
+            continue
+        device, start, stop = _span(tensors[name])
+        if place in places or any(device == other and first <= start and stop <= last for other, first, last in spans):
+            found.add(name)
+    return found
+
+
+def _span(tensor: Tensor) -> tuple[str, int, int]:
+    """Returns the device and the first byte of a tensor that is not empty, and the one after its last."""
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    start = tensor.data_ptr()
+    return str(tensor.device), start, start + reach * tensor.element_size()

@@ -3,14 +3,18 @@
 import json
 import os
 import pickle
+import sys
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import ellzero as lz
 from ellzero.cli.main import main
@@ -177,3 +181,117 @@ def test_of_a_training_checkpoint_its_network_is_packed(tensors: dict[str, Tenso
     torch.save(state, tmp_path / "net.pt")
     assert main(["pack", str(tmp_path / "net.pt"), "-q"]) == 0
     assert same(tmp_path / "net.l0", tensors)
+
+
+def test_what_stands_beside_a_network_is_said_and_left_out(
+    tensors: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    beside = {
+        "epoch": 3,
+        "arch": "net\x1b[2J",
+        "best_acc1": torch.tensor(76.25),
+        "rng_state": torch.get_rng_state(),
+        "score": np.float64(0.5),
+    }
+    state = {**beside, "args": Namespace(lr=0.1), "state_dict_ema": {name: tensor + 1 for name, tensor in tensors.items()}}
+    torch.save({**state, "optimizer": {"state": {}}, "state_dict": tensors}, tmp_path / "net.pt")
+    assert main(["pack", str(tmp_path / "net.pt")]) == 0
+    said = capsys.readouterr().err
+    assert "'state_dict' is packed; left out: 'epoch' (3), 'arch' ('net\\x1b[2J'), 'best_acc1' (76.25), 'rng_state' (a tensor" in said
+    assert "'score' (0.5), 'args' (Namespace), 'state_dict_ema' (another network of 4 tensors: save it as a file of its own" in said
+    assert "'optimizer' (dict)" in said
+    assert same(tmp_path / "net.l0", tensors)
+    assert main(["pack", str(tmp_path / "net.pt"), "-q", "-f"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("names", [("params", "params_ema"), ("student", "ema"), ("weights_g", "model_avg"), ("only", "swa_model")])
+def test_a_running_average_is_not_the_network(names: tuple[str, str], tensors: dict[str, Tensor], tmp_path: Path) -> None:
+    average = {name: tensor + 1 for name, tensor in tensors.items()}
+    torch.save({names[1]: average, names[0]: tensors}, tmp_path / "net.pt")
+    assert main(["pack", str(tmp_path / "net.pt"), "-q"]) == 0
+    assert same(tmp_path / "net.l0", tensors)
+    torch.save({names[1]: average, "step": 5}, tmp_path / "average.pt")
+    assert main(["pack", str(tmp_path / "average.pt"), "-q"]) == 0
+    assert same(tmp_path / "average.l0", average)
+
+
+def test_of_two_networks_none_is_guessed(tensors: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.save({"generator": tensors, "discriminator": tensors}, tmp_path / "net.pt")
+    refused(["pack", tmp_path / "net.pt"], "'generator' and 'discriminator' beside it", capsys)
+
+
+@pytest.mark.parametrize(
+    ("name", "output"),
+    [
+        ("net.pth.tar", "net.l0"),
+        ("net.pt.bin", "net.l0"),
+        ("net", "net.l0"),
+        ("net-1.5", "net-1.5.l0"),
+        ("net.pt", "net.l0"),
+        ("net.safetensors", "net.l0"),
+        ("net.model", "net.model.l0"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["archive", "pickle", "safetensors"])
+def test_files_are_known_by_what_is_in_them(name: str, output: str, kind: str, tensors: dict[str, Tensor], tmp_path: Path) -> None:
+    if kind == "safetensors":
+        safetensors.torch.save_file(tensors, tmp_path / name)
+    else:
+        torch.save(tensors, tmp_path / name, _use_new_zipfile_serialization=kind == "archive")
+    assert main(["pack", str(tmp_path / name), "-q"]) == 0
+    assert same(tmp_path / output, tensors)
+
+
+def test_a_checkpoint_is_unpacked_where_its_name_says_so(tensors: dict[str, Tensor], tmp_path: Path) -> None:
+    lz.save_file(tensors, tmp_path / "net.l0")
+    for name in ("back.pth.tar", "back.pt"):
+        assert main(["unpack", str(tmp_path / "net.l0"), "-o", str(tmp_path / name), "-q"]) == 0
+        assert torch.load(tmp_path / name, weights_only=True).keys() == tensors.keys()
+
+
+@pytest.mark.parametrize("ending", ["safetensors", "bin"])
+def test_an_index_says_which_shard_holds_what(
+    ending: str, tensors: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = write_shards(tmp_path / "model", "model", ending, tensors)
+    second = index.parent / f"model-00002-of-00002.{ending}"
+    held = {"b": tensors["b"], "d": tensors["d"], "a": torch.zeros(4, 6), "old": torch.zeros(2)}
+    if ending == "safetensors":
+        safetensors.torch.save_file(held, second)
+    else:
+        torch.save(held, second)
+    assert main(["pack", str(index), "-o", str(tmp_path / "net.l0")]) == 0
+    assert f"left out: 'old', which {index.name} does not list" in capsys.readouterr().err
+    assert same(tmp_path / "net.l0", tensors)
+
+
+def test_metadata_of_safetensors_are_said_to_be_left_out(
+    tensors: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    safetensors.torch.save_file(tensors, tmp_path / "net.safetensors", metadata={"format": "pt", "ss\x1b": "1", "licence": "x"})
+    assert main(["pack", str(tmp_path / "net.safetensors")]) == 0
+    assert "left out: metadata 'licence' and 1 more" in capsys.readouterr().err
+
+
+class TiedNetwork(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(50, 16)
+        self.head = nn.Linear(16, 50, bias=False)
+        self.head.weight = self.embedding.weight
+
+
+@pytest.mark.parametrize("words", [[], ["--model", "tied:make"]])
+def test_tied_weights_absent_from_safetensors_load(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("tied")
+    module.__dict__["make"] = TiedNetwork
+    monkeypatch.setitem(sys.modules, "tied", module)
+    torch.manual_seed(0)
+    model = TiedNetwork()
+    safetensors.torch.save_model(model, str(tmp_path / "net.safetensors"))
+    assert len(safetensors.torch.load_file(tmp_path / "net.safetensors")) == 1
+    assert main(["pack", str(tmp_path / "net.safetensors"), *words, "-q"]) == 0
+    other = lz.load_model(TiedNetwork(), tmp_path / "net.l0")
+    assert torch.equal(other.head.weight, model.head.weight)
+    assert other.head.weight is other.embedding.weight

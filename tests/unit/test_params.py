@@ -129,3 +129,26 @@ def test_what_cannot_be_copied_is_named(spoil: Callable[[Tied], None]) -> None:
     spoil(model)
     with pytest.raises(ValueError, match=r"(the model \(Tied\)|head \(Linear\)) keeps 'kept', computed from other tensors"):
         duplicate(model)
+
+
+def test_a_copy_shares_memory_where_its_original_does():
+    class Views(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.arange(12.0).reshape(3, 4))
+            self.part = nn.Parameter(self.weight.data[1:])
+            self.other = nn.Parameter(torch.ones(2))
+            self.register_buffer("flat", self.weight.data.view(-1))
+            self.register_buffer("column", self.weight.data[:, 2])
+
+    model = Views()
+    copied = duplicate(model)
+    assert isinstance(copied, Views)
+    assert all(torch.equal(copied.state_dict()[name], tensor) for name, tensor in model.state_dict().items())
+    with torch.no_grad():
+        copied.weight.fill_(7)
+    for name in ("part", "flat", "column"):
+        assert bool((copied.state_dict()[name] == 7).all()), name
+    assert torch.equal(copied.other, torch.ones(2))
+    assert torch.equal(model.weight, torch.arange(12.0).reshape(3, 4))
+    assert torch.equal(model.state_dict()["flat"], torch.arange(12.0))

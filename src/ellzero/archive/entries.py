@@ -98,12 +98,12 @@ class Budget:
 
 
 def quantised(entry: ExactTensor, quantiser: Quantiser) -> ExactTensor | QuantisedTensor:
-    """Moves a tensor to a grid where its type has fractions and the quantiser wants it.
+    """Moves a tensor to a grid where it has numbers with fractions and the quantiser wants it.
 
     Raises:
         ValueError: it has a number that is not finite.
     """
-    if not roundable(entry.dtype):
+    if not roundable(entry.dtype) or entry.words.size == 0:
         return entry
     values = values_of(entry)
     if not np.isfinite(values).all():

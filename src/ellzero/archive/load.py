@@ -1,10 +1,11 @@
 """Loads networks from `.l0` files."""
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import BinaryIO, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from ellzero.archive.entries import Budget
@@ -13,7 +14,7 @@ from ellzero.codec.container import DEFAULT_LIMIT
 from ellzero.codec.network.group import Accept
 from ellzero.codec.network.network_file import accept_all, read_network
 from ellzero.codec.network.tensors import Description, Tied
-from ellzero.params import require_module
+from ellzero.params import Place, require_module, same_numbers, without_own_memory
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 
@@ -91,6 +92,8 @@ def load_file(path: str | os.PathLike[str], *, max_size: int = DEFAULT_LIMIT) ->
 def load_model(model: ModelT, path: str | os.PathLike[str], *, strict: bool = True) -> ModelT:
     """Loads a network file into a model; either all of it or, where anything is wrong, nothing.
 
+    A tensor of the model whose memory is that of another may be missing, as in a file packed from one of `safetensors.torch.save_model`.
+
     Args:
         model: of the architecture that was saved; every shape is checked against it before memory is taken.
         path: the file.
@@ -101,7 +104,7 @@ def load_model(model: ModelT, path: str | os.PathLike[str], *, strict: bool = Tr
 
     Raises:
         FormatError: the file is damaged, or holds no network.
-        ValueError: names or shapes are not those of the model.
+        ValueError: names or shapes are not those of the model, or tensors that are one in the model differ in the file.
         OSError: the file cannot be read.
     """
     require_module(model)
@@ -119,12 +122,37 @@ def load_model(model: ModelT, path: str | os.PathLike[str], *, strict: bool = Tr
 
     size = sum(tensor.numel() * max(tensor.element_size(), 8) for tensor in state.values())
     loaded = _load(path, max(size, 1 << 20) if strict else DEFAULT_LIMIT, accept)
-    if strict and (missing := [name for name in state if name not in loaded]):
-        raise ValueError(
-            f"{os.fspath(path)} lacks {missing[0]!r} and {len(missing) - 1} more tensors of the model: load it into its own model"
-        )
-    model.load_state_dict(loaded, strict=strict)
+    missing = [name for name in state if name not in loaded]
+    shared = without_own_memory(missing, loaded.keys(), state)
+    missing = [name for name in missing if name not in shared]
+    if strict and missing:
+        others = f" and {len(missing) - 1} more tensors" if len(missing) > 1 else ""
+        raise ValueError(f"{os.fspath(path)} lacks {missing[0]!r}{others} of the model: load it into its own model")
+    _check_ties(loaded, state, path)
+    # What may be missing has been checked, and torch itself knows nothing of shared memory.
+    model.load_state_dict(loaded, strict=False)
     return model
+
+
+def _check_ties(loaded: Mapping[str, Tensor], state: Mapping[str, Tensor], path: str | os.PathLike[str]) -> None:
+    """Raises ValueError where a file has different numbers for what is one tensor in the model, of which it would keep the last."""
+    first: dict[Place, str] = {}
+    for name, tensor in state.items():
+        place = same_numbers(tensor)
+        if place is None or name not in loaded:
+            continue
+        other = first.setdefault(place, name)
+        if loaded[other] is not loaded[name] and not _same_bits(loaded[other], loaded[name]):
+            raise ValueError(
+                f"{other!r} and {name!r} are one tensor in the model and two in {os.fspath(path)}: "
+                "load it into a model that does not tie them"
+            )
+
+
+def _same_bits(one: Tensor, other: Tensor) -> bool:
+    return one.dtype == other.dtype and torch.equal(
+        one.contiguous().reshape(-1).view(torch.uint8), other.contiguous().reshape(-1).view(torch.uint8)
+    )
 
 
 def _load(path: str | os.PathLike[str], max_size: int, accept: Accept) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 from ellzero.archive.entries import Budget, SaveReport, nonzeros, write_entries
 from ellzero.archive.safetensors_files import write_safetensors
 from ellzero.archive.sources import tensors_of
-from ellzero.archive.torch_checkpoints import CHECKPOINTS, write_checkpoint
+from ellzero.archive.torch_checkpoints import Say, names_checkpoint, say_nothing, write_checkpoint
 from ellzero.codec.container import DEFAULT_LIMIT, ContainerReader, Kind, Sink, Source
 from ellzero.codec.network.network_file import checked_groups, decode_network, read_network
 from ellzero.codec.network.tensors import Tied
@@ -36,13 +36,14 @@ class Layer:
     coded_bytes: int
 
 
-def pack(source: Path, file: Sink, quantise: Quantiser | None = None) -> SaveReport:
+def pack(source: Path, file: Sink, quantise: Quantiser | None = None, say: Say = say_nothing) -> SaveReport:
     """Packs a network, one tensor at a time.
 
     Args:
         source: a safetensors file or index of shards, a checkpoint of torch with weights alone, or a folder of one of these.
         file: where to.
         quantise: moves weights to a grid; None is lossless.
+        say: is told what the source holds beside the network, which is left out.
 
     Returns:
         Sizes.
@@ -51,16 +52,16 @@ def pack(source: Path, file: Sink, quantise: Quantiser | None = None) -> SaveRep
         ValueError: the source is damaged, or no network.
         OSError: a file cannot be read.
     """
-    return write_entries(file, tensors_of(source), quantise)
+    return write_entries(file, tensors_of(source, say), quantise)
 
 
-def unpack(file: BinaryIO, output: BinaryIO, *, suffix: str, max_size: int = DEFAULT_LIMIT) -> int:
+def unpack(file: BinaryIO, output: BinaryIO, *, name: Path, max_size: int = DEFAULT_LIMIT) -> int:
     """Unpacks a network file.
 
     Args:
         file: a network file.
         output: where to.
-        suffix: of the output: a checkpoint of torch for one of `CHECKPOINTS`, else safetensors.
+        name: of the output: a checkpoint of torch where it is called as one, else safetensors.
         max_size: the most bytes that may be held in memory: one tensor, or for a checkpoint all together.
 
     Returns:
@@ -70,7 +71,7 @@ def unpack(file: BinaryIO, output: BinaryIO, *, suffix: str, max_size: int = DEF
         FormatError: the file is damaged, or holds no network.
         LimitError: it takes more than `max_size`.
     """
-    if suffix not in CHECKPOINTS:
+    if not names_checkpoint(name):
         return write_safetensors(output, read_network(file, max_bytes=max_size))
     refusal = f"all tensors together take more than the limit of {max_size} bytes: raise it, or unpack to .safetensors, one after the other"
     return write_checkpoint(output, read_network(file, max_bytes=max_size, accept=Budget(max_size, refusal)))

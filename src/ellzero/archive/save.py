@@ -2,18 +2,20 @@
 
 import io
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from ellzero.archive.entries import SaveReport, write_entries
 from ellzero.archive.sources import image_width as guessed_width
-from ellzero.archive.torch_tensors import from_torch
+from ellzero.archive.torch_tensors import from_torch, require_storable
 from ellzero.codec.container import Sink
 from ellzero.codec.network.tensors import Entry, Tied
 from ellzero.files.whole import replacing
-from ellzero.params import require_module
+from ellzero.params import Place, overlapping, require_module, same_numbers
 from ellzero.quantise.calibrate import Calibrated
 from ellzero.quantise.grids import Quantiser
 
@@ -28,7 +30,7 @@ def save_file(
     """Saves tensors by name, as `safetensors.torch.save_file` does, in a smaller file.
 
     Args:
-        tensors: of any type and shape; tensors that are one in memory are stored once and come back as equal ones.
+        tensors: of any type and shape; tensors that are one in memory are stored once and come back as equal ones. Names are text.
         path: the file; one that is there gives way when the new one is complete.
         quantise: moves floating-point tensors to a grid, which loses what lies between its values; without it the file is lossless.
         image_width: by name of a weight whose input is an image, the image's width, so that positions are coded as places in it.
@@ -86,31 +88,57 @@ def write_model(file: Sink, model: nn.Module, quantise: Quantiser | None = None,
     state = model.state_dict()
     for name, tensor in state.items():
         _require_tensor(name, tensor)
-    buffers = buffers_of(model)
+    kept = kept_exact(model)
+    if quantise is not None and (sharing := kept.intersection(name for name, _ in model.named_parameters(remove_duplicate=False))):
+        others = f" and {len(sharing) - 1} more" if len(sharing) > 1 else ""
+        warnings.warn(
+            f"stored exactly, not quantised, because of memory shared with other tensors of the network: {min(sharing)}{others}; "
+            "give parameters memory of their own to have them quantised",
+            stacklevel=3,
+        )
     first = next((name for name, tensor in state.items() if tensor.ndim >= 2), None)
     widths = {} if first is None or state[first].ndim != 2 else {first: image_width or guessed_width(first, tuple(state[first].shape))}
-    return write_entries(file, _entries(state, widths), quantise, buffers)
+    return write_entries(file, _entries(state, widths), quantise, kept)
 
 
-def buffers_of(model: nn.Module) -> set[str]:
-    """Lists the names in a model's `state_dict` that are not of parameters: running statistics and the like, which no grid holds."""
-    parameters = {tensor.data_ptr() for tensor in model.parameters()}
-    return {name for name, tensor in model.state_dict().items() if tensor.data_ptr() not in parameters}
+def kept_exact(model: nn.Module) -> set[str]:
+    """Lists the names in a model's `state_dict` that no grid may hold.
+
+    These are the names that are not of parameters (running statistics and the like), and parameters that share memory with a buffer, or
+    with another parameter in part: each would have levels of its own for the same numbers, and what a file gives back would depend on the
+    order of its tensors.
+    """
+    state = model.state_dict()
+    buffers = {name for name, _ in model.named_buffers(remove_duplicate=False)}
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    # Names that hooks of `state_dict` make are known by their memory.
+    places = {same_numbers(parameter) for parameter in parameters.values() if not is_lazy(parameter)}
+    kept = {name for name, tensor in state.items() if name in buffers or (name not in parameters and same_numbers(tensor) not in places)}
+    for group in overlapping(state):
+        if not kept.isdisjoint(group) or len({same_numbers(state[name]) for name in group}) > 1:
+            kept.update(group)
+    return kept
 
 
-def _require_tensor(name: str, tensor: object) -> None:
+def _require_tensor(name: object, tensor: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"the name {name!r} is {type(name).__name__}, not text: call the tensor by a str")
+    if isinstance(tensor, Mapping):
+        raise TypeError(f"{name!r} is {type(tensor).__name__}, not a tensor: call what is in it {name + '.NAME'!r}, or leave it out")
     if not isinstance(tensor, Tensor):
-        raise TypeError(f"{name} is {type(tensor).__name__}, not a tensor: pass torch.as_tensor(...), or leave it out")
+        raise TypeError(f"{name!r} is {type(tensor).__name__}, not a tensor: pass torch.as_tensor(...), or leave it out")
+    require_storable(name, tensor)
 
 
 def _entries(tensors: Mapping[str, Tensor], widths: Mapping[str, int]) -> Iterator[Entry]:
     """Takes tensors one by one; those that are the same memory in the same shape are tied."""
-    seen: dict[tuple[object, ...], str] = {}
+    seen: dict[Place | None, str] = {}
     for name, tensor in tensors.items():
         _require_tensor(name, tensor)
-        key = (tensor.device, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
-        if tensor.numel() and key in seen:
-            yield Tied(name=name, of=seen[key])
+        place = same_numbers(tensor)
+        if place in seen:
+            yield Tied(name=name, of=seen[place])
             continue
-        seen[key] = name
+        if place is not None:
+            seen[place] = name
         yield from_torch(name, tensor, image_width=widths.get(name, 0))

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from ellzero.archive.safetensors_files import read_header, read_tensor
-from ellzero.archive.torch_checkpoints import CHECKPOINTS, read_checkpoint
+from ellzero.archive.torch_checkpoints import Say, is_checkpoint, read_checkpoint, say_nothing
 from ellzero.codec.network.tensors import Entry, ExactTensor, Tied
 
 # What a folder's network is called, the likelier first: by a run of `ellzero sparsify`, and by Hugging Face with safetensors and without.
@@ -95,13 +95,14 @@ def _shards(path: Path) -> NetworkFiles:
     return NetworkFiles(named=path, parts={path.parent / name: frozenset(parts[name]) for name in sorted(parts)})
 
 
-def tensors_of(path: Path) -> Iterator[Entry]:
+def tensors_of(path: Path, say: Say = say_nothing) -> Iterator[Entry]:
     """Reads the tensors of a network, one in memory at a time (of checkpoints of torch: those of one file).
 
     Tensors of the same bytes, type and shape are tied: it makes no difference to anyone who loads them, and they are stored once.
 
     Args:
         path: as `find_network` takes it.
+        say: is told, a line for each file, what it holds beside the network, which is left out.
 
     Raises:
         ValueError: a file is damaged or no network, or lacks a tensor that its index says is there.
@@ -110,7 +111,7 @@ def tensors_of(path: Path) -> Iterator[Entry]:
         ImportError: a checkpoint needs torch.
     """
     seen: dict[tuple[str, tuple[int, ...], bytes], str] = {}
-    for entry in _all_tensors(path):
+    for entry in _all_tensors(path, say):
         if entry.num_bytes < _MIN_TIED:
             yield entry
             continue
@@ -122,28 +123,47 @@ def tensors_of(path: Path) -> Iterator[Entry]:
             yield entry
 
 
-def _all_tensors(path: Path) -> Iterator[ExactTensor]:
+def _all_tensors(path: Path, say: Say) -> Iterator[ExactTensor]:
     source = find_network(path)
+    mapped = frozenset[str]().union(*source.parts.values())
     first = True
     for file, promised in source.parts.items():
         held: set[str] = set()
-        for entry in _checkpoint(file) if file.suffix in CHECKPOINTS else _safetensors(file):
+        unlisted: list[str] = []
+        for entry in _tensors_in(file, say):
+            held.add(entry.name)
+            # An index says of each name which shard has it; the others may be of another time.
+            if promised and entry.name not in promised:
+                unlisted += [entry.name] if entry.name not in mapped else []
+                continue
             width = image_width(entry.name, entry.shape) if first else 0
             first = first and len(entry.shape) < 2
-            held.add(entry.name)
             yield replace(entry, image_width=width)
         if promised - held:
             raise ValueError(f"{source.named} says that {file.name} holds {min(promised - held)!r}, which it lacks: get both again")
+        if unlisted:
+            more = f" and {len(unlisted) - 1} more" if len(unlisted) > 1 else ""
+            say(f"{file}: left out: {unlisted[0]!r}{more}, which {source.named.name} does not list")
 
 
-def _safetensors(path: Path) -> Iterator[ExactTensor]:
+def _tensors_in(path: Path, say: Say) -> Iterator[ExactTensor]:
     with open(path, "rb") as file:
-        for place in read_header(file, path)[0]:
+        beginning = file.read(9)
+    return _checkpoint(path, say) if is_checkpoint(beginning, path) else _safetensors(path, say)
+
+
+def _safetensors(path: Path, say: Say) -> Iterator[ExactTensor]:
+    with open(path, "rb") as file:
+        places, metadata = read_header(file, path)
+        if left := {key: value for key, value in metadata.items() if (key, value) != ("format", "pt")}:
+            more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+            say(f"{path}: left out: metadata {min(left)!r}{more}")
+        for place in places:
             yield read_tensor(file, place)
 
 
-def _checkpoint(path: Path) -> Iterator[ExactTensor]:
-    state = read_checkpoint(path)
+def _checkpoint(path: Path, say: Say) -> Iterator[ExactTensor]:
+    state = read_checkpoint(path, say)
     from ellzero.archive.torch_tensors import from_torch
 
     for name, tensor in state.items():

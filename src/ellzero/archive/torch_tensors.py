@@ -5,11 +5,13 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from ellzero.codec.network.dtypes import DType
 from ellzero.codec.network.tensors import ExactTensor
 
-_TYPES: Mapping[DType, torch.dtype] = {
+_TYPES: dict[DType, torch.dtype] = {
     DType.F32: torch.float32,
     DType.F16: torch.float16,
     DType.BF16: torch.bfloat16,
@@ -29,7 +31,42 @@ _TYPES: Mapping[DType, torch.dtype] = {
     DType.F8_E5M2FNUZ: torch.float8_e5m2fnuz,
     DType.C64: torch.complex64,
 }
+if hasattr(torch, "float8_e8m0fnu"):  # since 2.7
+    _TYPES[DType.F8_E8M0] = torch.float8_e8m0fnu
 _NAMES = {kind: dtype for dtype, kind in _TYPES.items()}
+# By the end of their names, because not every torch has them.
+_REMEDIES: Mapping[str, str] = {
+    "float4_e2m1fn_x2": "store its view(torch.uint8), which holds two numbers per byte",
+    "complex32": "store its view_as_real(), of torch.float16",
+    "complex128": "store its view_as_real(), of torch.float64",
+    **dict.fromkeys(("qint8", "quint8", "qint32"), "store its dequantize(), or its int_repr(), scale and zero point"),
+}
+
+
+def require_storable(name: str, tensor: Tensor) -> None:
+    """Checks that a tensor has numbers in memory, of a type and layout that a file knows.
+
+    Raises:
+        TypeError: it has not; the message says what to do.
+    """
+    if is_lazy(tensor):
+        raise TypeError(f"{name!r} has no shape yet: run the model on a batch first")
+    if is_traceable_wrapper_subclass(tensor):
+        raise TypeError(
+            f"{name!r} is a {type(tensor).__name__}, made of other tensors: store a plain one, as full_tensor() of a distributed tensor "
+            "and dequantize() of a quantised tensor return"
+        )
+    if tensor.is_nested:
+        raise TypeError(f"{name!r} is a nested tensor, which cannot be stored: store its unbind() by names of their own")
+    if tensor.layout is not torch.strided:
+        raise TypeError(
+            f"{name!r} is a {tensor.layout} tensor, which cannot be stored: store its to_dense(), where zeros cost next to nothing"
+        )
+    if tensor.dtype not in _NAMES:
+        remedy = _REMEDIES.get(str(tensor.dtype).removeprefix("torch."), "convert it first")
+        raise TypeError(f"{name!r} is of {tensor.dtype}, which cannot be stored: {remedy}")
+    if tensor.is_meta:
+        raise TypeError(f"{name!r} is a tensor on the meta device, which has no numbers: load them first")
 
 
 def from_torch(name: str, tensor: Tensor, *, image_width: int = 0) -> ExactTensor:
@@ -43,10 +80,7 @@ def from_torch(name: str, tensor: Tensor, *, image_width: int = 0) -> ExactTenso
     Raises:
         TypeError: a type or layout that no network file knows, or no numbers at all.
     """
-    if tensor.dtype not in _NAMES or tensor.layout is not torch.strided:
-        raise TypeError(f"{name!r} is a {tensor.layout} tensor of {tensor.dtype}, which cannot be stored: convert it first")
-    if tensor.is_meta:
-        raise TypeError(f"{name!r} is a tensor on the meta device, which has no numbers: load them first")
+    require_storable(name, tensor)
     dtype = _NAMES[tensor.dtype]
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     plain = torch.view_as_real(plain) if plain.is_complex() else plain

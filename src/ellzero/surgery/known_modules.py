@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.fx.node import Node
 from torch.nn import functional
 
-from ellzero.params import duplicate, require_module
+from ellzero.params import duplicate, overlapping, require_module
 from ellzero.surgery.selected_linear import SelectedLinear
 from ellzero.surgery.trace import describe
 
@@ -93,12 +93,17 @@ def shared_modules(root: nn.Module, nodes: Iterable[Node]) -> set[nn.Module]:
 
 
 def shared_parameters(model: nn.Module) -> set[str]:
-    """Names the modules with a parameter that another module has, too."""
+    """Names the modules with a parameter that another module has, too, or whose memory another tensor of the model shares."""
     owners: dict[int, list[str]] = {}
+    tensors: dict[str, Tensor] = {}
     for path, module in model.named_modules(remove_duplicate=False):
-        for parameter in module.parameters(recurse=False):
-            owners.setdefault(id(parameter), []).append(path)
-    return {path for paths in owners.values() if len(paths) > 1 for path in paths}
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                owners.setdefault(id(parameter), []).append(path)
+                tensors[f"{path}.{name}"] = parameter
+        tensors |= {f"{path}.{name}": buffer for name, buffer in module._buffers.items() if buffer is not None}
+    shared = {path for paths in owners.values() if len(paths) > 1 for path in paths}
+    return shared | {name.rpartition(".")[0] for group in overlapping(tensors) for name in group}
 
 
 def name_of(node: Node) -> str:

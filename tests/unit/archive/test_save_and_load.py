@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ellzero.archive.load import load_file, load_model, open_file
 from ellzero.archive.save import save_file, save_model
 from ellzero.codec.errors import FormatError, LimitError
+from ellzero.quantise.calibrate import Calibrated
 from ellzero.quantise.grids import LogGrid, UniformGrid
 
 TYPES = [
@@ -248,7 +249,7 @@ def test_what_is_no_tensor_is_refused_by_name_and_leaves_no_file(tmp_path: Path)
     """In a process of its own: here a run-time type checker would refuse it first."""
     code = "import numpy, ellzero; ellzero.save_file({'w': numpy.zeros(3)}, 'a.l0')"
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert "TypeError: w is ndarray, not a tensor" in run.stderr
+    assert "TypeError: 'w' is ndarray, not a tensor" in run.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -258,8 +259,122 @@ class Extra(nn.Linear):
 
 
 def test_state_that_is_no_tensor_is_refused_by_name_and_leaves_no_file(tmp_path: Path):
-    with pytest.raises(TypeError, match="_extra_state is dict, not a tensor"):
+    with pytest.raises(TypeError, match="'_extra_state' is dict, not a tensor"):
         save_model(Extra(3, 2), tmp_path / "a.l0")
     with pytest.raises(TypeError, match="'weight' is a tensor on the meta device"):
         save_model(nn.Linear(3, 2, device="meta"), tmp_path / "a.l0")
     assert not list(tmp_path.iterdir())
+
+
+def test_conjugated_and_negated_views_are_other_numbers_than_their_originals(tmp_path: Path):
+    numbers = torch.randn(3, 3, dtype=torch.complex64, generator=torch.Generator().manual_seed(0))
+    real = torch.randn(4, generator=torch.Generator().manual_seed(1))
+    tensors = {"a": numbers, "conjugate": numbers.conj(), "adjoint": numbers.mH, "imaginary": numbers.conj().imag, "same": numbers}
+    tensors |= {"real": real, "negated": torch._neg_view(real)}
+    report = save_file(tensors, tmp_path / "n.l0")
+    loaded = load_file(tmp_path / "n.l0")
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors.items())
+    assert loaded["same"] is loaded["a"]
+    assert report.scalars == 3 * 9 + 9 + 2 * 4
+
+
+class Views(nn.Module):
+    """A network whose buffers are views of its parameters, and one of whose parameters is a view of another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 4)
+        self.second = nn.Linear(4, 4)
+        self.third = nn.Linear(4, 4)
+        self.part = nn.Parameter(self.third.weight.data[:2])
+        self.register_buffer("row", self.first.weight.data[0])
+        self.register_buffer("flat", self.second.weight.data.view(-1))
+        self.register_buffer("same", self.second.bias.data)
+
+
+def test_what_shares_memory_with_a_buffer_or_in_part_is_not_quantised(tmp_path: Path):
+    torch.manual_seed(0)
+    model = Views()
+    exact = {"first.weight", "row", "second.weight", "flat", "second.bias", "same", "third.weight", "part"}
+    with pytest.warns(UserWarning, match=r"first\.weight and 4 more"):
+        save_model(model, tmp_path / "n.l0", quantise=LogGrid(2.0))
+    loaded, state = load_file(tmp_path / "n.l0"), model.state_dict()
+    assert {name for name in state if torch.equal(loaded[name], state[name])} == exact
+    torch.manual_seed(1)
+    other = load_model(Views(), tmp_path / "n.l0").state_dict()
+    assert all(torch.equal(other[name], loaded[name]) for name in loaded)
+
+
+def test_calibration_leaves_layers_alone_whose_memory_is_shared(tmp_path: Path):
+    torch.manual_seed(0)
+    layer, views = nn.Linear(6, 6), nn.Linear(6, 6)
+    model = nn.Sequential(layer, nn.ReLU(), views)
+    model.register_buffer("row", views.weight.data[0])
+    with pytest.warns(UserWarning, match=r"2\.weight"):
+        save_model(model, tmp_path / "n.l0", quantise=Calibrated(inputs=torch.randn(32, 6)))
+    loaded = load_file(tmp_path / "n.l0")
+    assert torch.equal(loaded["2.weight"], views.weight)
+    assert torch.equal(loaded["row"], views.weight[0])
+    assert not torch.equal(loaded["0.weight"], layer.weight)
+
+
+LARGEST = (1 << 40) - 2
+
+
+@pytest.mark.parametrize("shape", [(LARGEST, 0), (0, LARGEST), (1 << 30, 0, (1 << 30) - 1), (0, 1 << 20, 1 << 19, 1 << 20)])
+@pytest.mark.parametrize("grid", [None, LogGrid(1.3), UniformGrid()])
+def test_an_empty_tensor_of_a_huge_shape_comes_back(shape: tuple[int, ...], grid: LogGrid | UniformGrid | None, tmp_path: Path):
+    save_file({"a": torch.ones(2), "z": torch.zeros(shape)}, tmp_path / "n.l0", quantise=grid)
+    assert load_file(tmp_path / "n.l0")["z"].shape == shape
+
+
+@pytest.mark.parametrize("shape", [(LARGEST + 1, 0), (0, 1 << 60), (1 << 30, 0, 1 << 30), (0, 1 << 30, 1 << 31)])
+@pytest.mark.parametrize("grid", [None, LogGrid(1.3), UniformGrid()])
+def test_an_empty_tensor_of_a_shape_that_no_file_holds_is_refused(
+    shape: tuple[int, ...], grid: LogGrid | UniformGrid | None, tmp_path: Path
+):
+    with pytest.raises(ValueError, match=r"'z' has the shape .*no file holds") as caught:
+        save_file({"z": torch.zeros(shape)}, tmp_path / "n.l0", quantise=grid)
+    assert not isinstance(caught.value, FormatError)
+    assert not (tmp_path / "n.l0").exists()
+
+
+def test_the_width_of_an_image_is_one_that_a_file_holds(tmp_path: Path):
+    with pytest.raises(ValueError, match="'a' has the image_width 1048576"):
+        save_file({"a": torch.ones(2, 2)}, tmp_path / "n.l0", image_width={"a": 1 << 20})
+
+
+class TiedWeights(nn.Module):
+    """An embedding that is the head as well, and a part of it under a third name."""
+
+    def __init__(self, tied: bool = True) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(20, 8)
+        self.head = nn.Linear(8, 20, bias=False)
+        self.norm = nn.LayerNorm(8)
+        if tied:
+            self.head.weight = self.embedding.weight
+            self.register_buffer("begin", self.embedding.weight.data[:3])
+
+
+@pytest.mark.parametrize("left", [("head.weight", "begin"), ("embedding.weight", "begin"), ("begin",)])
+def test_tied_weights_may_be_absent_from_a_file(left: tuple[str, ...], tmp_path: Path):
+    torch.manual_seed(0)
+    state = TiedWeights().state_dict()
+    save_file({name: tensor for name, tensor in state.items() if name not in left}, tmp_path / "n.l0")
+    other = load_model(TiedWeights(), tmp_path / "n.l0")
+    assert all(torch.equal(other.state_dict()[name], tensor) for name, tensor in state.items())
+    assert other.head.weight is other.embedding.weight
+    if len(left) > 1:
+        with pytest.raises(ValueError, match=f"lacks '{left[0]}'"):
+            load_model(TiedWeights(tied=False), tmp_path / "n.l0")
+
+
+def test_what_is_one_in_the_model_and_two_in_the_file_is_refused(tmp_path: Path):
+    torch.manual_seed(0)
+    save_file({**TiedWeights(tied=False).state_dict(), "begin": torch.zeros(3, 8)}, tmp_path / "n.l0")
+    model = TiedWeights()
+    before = model.embedding.weight.clone()
+    with pytest.raises(ValueError, match=r"'embedding.weight' and 'head.weight' are one tensor in the model and two"):
+        load_model(model, tmp_path / "n.l0")
+    assert torch.equal(model.embedding.weight, before)

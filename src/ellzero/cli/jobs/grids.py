@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from ellzero.archive.torch_checkpoints import Say, say_nothing
+from ellzero.cli.jobs.progress import say
 from ellzero.cli.options.pack import GridName, Pack
 from ellzero.codec.network.tensors import Entry
 from ellzero.quantise.grids import LogGrid, Quantiser, UniformGrid
@@ -27,3 +29,8 @@ def chosen_grid(options: Pack, tensors: Iterable[Entry]) -> Quantiser | None:
             return SharedStep.at_error(tensors, options.error)
         case _:
             return None
+
+
+def notes(options: Pack) -> Say:
+    """Returns what says on stderr what of a network's files is left out; nothing with --quiet."""
+    return say_nothing if options.quiet else say

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from ellzero.archive.pack import pack, unpack
 from ellzero.archive.sources import files_of, tensors_of
-from ellzero.cli.jobs.grids import chosen_grid
+from ellzero.archive.torch_checkpoints import CHECKPOINTS
+from ellzero.cli.jobs.grids import chosen_grid, notes
 from ellzero.cli.jobs.per_file import naming_file
 from ellzero.cli.jobs.progress import say
 from ellzero.cli.options.arguments import UsageError, num_bytes
@@ -43,7 +44,7 @@ def run_pack(options: Pack) -> None:
 
             report = pack_as(options, file, options.model)
         else:
-            report = pack(options.network, file, chosen_grid(options, tensors_of(options.network)))
+            report = pack(options.network, file, chosen_grid(options, tensors_of(options.network)), notes(options))
     if not options.quiet:
         share = 100 * report.file_bytes / max(report.dense_bytes, 1)
         say(
@@ -63,7 +64,7 @@ def run_unpack(options: Unpack) -> None:
     with naming_file(options.file), open_input(options.file, terminal=False) as file:
         output = options.output if options.output is not None else _unpacked_output(options.file)
         with open_output(output, source=options.file, force=options.force) as target:
-            tensors = unpack(file, target, suffix=output.suffix, max_size=max_size)
+            tensors = unpack(file, target, name=output, max_size=max_size)
     if not options.quiet:
         say(f"{options.file} -> {output}: {tensors} tensors")
 
@@ -105,8 +106,10 @@ def default_output(network: Path, moved: str | None = None) -> Path:
     """
     if network.is_dir():
         return network / f"network{'' if moved is None else f'-{moved}'}{SUFFIX}"
-    name = network.name.removesuffix(".index.json")
-    return network.with_name(name).with_suffix(SUFFIX)
+    name = network.name.removesuffix(".index.json").removesuffix(".tar")
+    while (stem := Path(name).stem) != name and Path(name).suffix in (*CHECKPOINTS, ".safetensors"):
+        name = stem
+    return network.with_name(name + SUFFIX)
 
 
 def _unpacked_output(file: Path) -> Path:

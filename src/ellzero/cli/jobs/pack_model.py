@@ -12,16 +12,18 @@ import torch
 from torch import Tensor, nn
 
 from ellzero.archive.entries import SaveReport, write_entries
-from ellzero.archive.save import buffers_of, write_model
+from ellzero.archive.save import kept_exact, write_model
 from ellzero.archive.sources import tensors_of
+from ellzero.archive.torch_checkpoints import Say, say_nothing
 from ellzero.archive.torch_tensors import from_torch, to_torch
 from ellzero.cli.jobs.by_name import dataset_for, imported, network, resident, wants_channels
-from ellzero.cli.jobs.grids import chosen_grid
+from ellzero.cli.jobs.grids import chosen_grid, notes
 from ellzero.cli.options.arguments import UsageError
 from ellzero.cli.options.pack import Pack
 from ellzero.codec.container import Sink
 from ellzero.codec.network.tensors import Entry, QuantisedTensor, Tied
 from ellzero.data import Dataset, load_images
+from ellzero.params import without_own_memory
 from ellzero.quantise.calibrate import Calibrated
 from ellzero.quantise.fold_batchnorm import fold_batchnorm_, normalisations
 from ellzero.quantise.grids import UniformGrid
@@ -48,7 +50,7 @@ def pack_model(options: Pack, file: Sink, *, calibrate: bool) -> SaveReport:
         OSError: a file is missing.
     """
     name = options.model if options.model is not None else architecture_of_run(options.network)
-    model = load_tensors(network(name, 0), options.network, name)
+    model = load_tensors(network(name, 0), options.network, name, notes(options))
     inputs = None if options.data is None else calibration_inputs(options.data, name, model, options.samples or SAMPLES)
     if calibrate:
         damping = DAMPING if inputs is not None else MADE_UP_DAMPING
@@ -85,13 +87,13 @@ def pack_as(options: Pack, file: Sink, name: str) -> SaveReport:
         OSError: a file is missing.
     """
     model = network(name, 0)
-    buffers = buffers_of(model)
+    kept = kept_exact(model)
 
-    def entries() -> Iterator[Entry]:
-        return checked(tensors_of(options.network), model, options.network, name)
+    def entries(say: Say = say_nothing) -> Iterator[Entry]:
+        return checked(tensors_of(options.network, say), model, options.network, name)
 
-    grid = chosen_grid(options, (entry for entry in entries() if entry.name not in buffers))
-    return write_entries(file, entries(), grid, buffers)
+    grid = chosen_grid(options, (entry for entry in entries() if entry.name not in kept))
+    return write_entries(file, entries(notes(options)), grid, kept)
 
 
 def architecture_of_run(path: Path) -> str:
@@ -134,24 +136,27 @@ def checked(entries: Iterable[Entry], model: nn.Module, path: Path, name: str) -
         yield entry
     # Modules themselves know which of their tensors older files may lack.
     missing = model.load_state_dict({entry: state[entry] for entry in shapes}, strict=False).missing_keys
+    shared = without_own_memory(missing, shapes, state)
+    missing = [entry for entry in missing if entry not in shared]
     if missing:
         raise ValueError(f"{path} lacks {missing[0]!r}, which {name} has: say the architecture that it is of, --model")
 
 
-def load_tensors(model: nn.Module, path: Path, name: str) -> nn.Module:
+def load_tensors(model: nn.Module, path: Path, name: str, say: Say = say_nothing) -> nn.Module:
     """Loads a network of any kind into a model, which is left in eval mode.
 
     Args:
         model: its architecture.
         path: the network, as `tensors_of` takes it.
         name: the architecture's name, for messages.
+        say: is told what is left out.
 
     Raises:
         ValueError: names or shapes differ, or the network is damaged.
         OSError: a file is missing.
     """
     loaded: dict[str, Tensor] = {}
-    for entry in checked(tensors_of(path), model, path, name):
+    for entry in checked(tensors_of(path, say), model, path, name):
         assert not isinstance(entry, QuantisedTensor)
         loaded[entry.name] = loaded[entry.of] if isinstance(entry, Tied) else to_torch(entry)
     model.load_state_dict(loaded, strict=False)

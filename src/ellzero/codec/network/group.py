@@ -14,7 +14,7 @@ from ellzero.codec.network.message import MessageCoder
 from ellzero.codec.network.mixing import MixingModel
 from ellzero.codec.network.numbers import code_shape, code_single
 from ellzero.codec.network.stored_grids import Logarithmic, Uniform, roundable, worth
-from ellzero.codec.network.tensors import Description, Entry, ExactTensor, QuantisedTensor, Tied
+from ellzero.codec.network.tensors import MAX_WIDTH, Description, Entry, ExactTensor, QuantisedTensor, Tied
 from ellzero.codec.network.words import Split, find_split, join_words, split_words
 
 MAX_MODELS = 16
@@ -129,7 +129,7 @@ class Group:
                 )
             accept(Description(name=name, dtype=dtype, shape=shape))
             before = coder.position
-            width = coder.number(_WIDTH, below=(1 << 20), what="the width of an image") if len(shape) == 2 else 0
+            width = coder.number(_WIDTH, below=MAX_WIDTH, what="the width of an image") if len(shape) == 2 else 0
             form = form_of(shape, dtype.words, width)
             model = self._code_model(0)
             count = form.rows * form.columns

@@ -4,9 +4,8 @@ import numpy as np
 
 from ellzero.codec.errors import FormatError
 from ellzero.codec.network.message import MessageCoder
-from ellzero.codec.network.tensors import MAX_DIMENSIONS
+from ellzero.codec.network.tensors import MAX_DIMENSIONS, MAX_SIZE, possible_shape
 
-MAX_SIZE = 1 << 40
 _REMEMBERED = 8
 
 # Contexts of numbers: of dimensions; which remembered size, for the first three and the others; a new size; exponents and bits of floats.
@@ -20,6 +19,9 @@ def code_shape(coder: MessageCoder, remembered: list[int], shape: tuple[int, ...
         coder: written or read.
         remembered: sizes met before, the latest first; changes.
         shape: ignored where it is read.
+
+    Raises:
+        FormatError: no array has the shape that was read.
     """
     dimensions = coder.number(_DIMENSIONS, len(shape), below=MAX_DIMENSIONS + 1, what="a number of dimensions")
     sizes: list[int] = []
@@ -31,6 +33,8 @@ def code_shape(coder: MessageCoder, remembered: list[int], shape: tuple[int, ...
         remembered.insert(0, size)
         del remembered[_REMEMBERED:]
         sizes.append(size)
+    if not possible_shape(tuple(sizes)):
+        raise FormatError(f"the shape {tuple(sizes)} is that of no array: the file is damaged")
     return tuple(sizes)
 
 

@@ -12,6 +12,12 @@ from ellzero.codec.network.stored_grids import MAX_LOGARITHMIC_LEVEL, MAX_UNIFOR
 
 MAX_DIMENSIONS = 32
 MAX_NAME_BYTES = 4095
+MAX_SIZE = (1 << 40) - 1
+"""Sizes of dimensions lie below this, where the integers of a message end."""
+MAX_WIDTH = 1 << 20
+"""Widths of images lie below this."""
+MAX_EXTENT = 1 << 60
+"""The product of the sizes that are not 0 lies below this, so that an array of the shape is possible although it is empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,10 +130,14 @@ def check_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
     seen: set[str] = set()
     own: set[str] = set()
     for entry in entries:
+        try:
+            length = len(entry.name.encode())
+        except UnicodeEncodeError as error:
+            raise ValueError(f"the name {entry.name!r} is no Unicode text ({error.reason}): rename it") from error
         if entry.name in seen:
             raise ValueError(f"two tensors are called {entry.name!r}; names are unique")
-        if len(entry.name.encode()) > MAX_NAME_BYTES:
-            raise ValueError(f"the name {entry.name[:40]!r}... has {len(entry.name.encode())} bytes, at most {MAX_NAME_BYTES}: rename it")
+        if length > MAX_NAME_BYTES:
+            raise ValueError(f"the name {entry.name[:40]!r}... has {length} bytes, at most {MAX_NAME_BYTES}: rename it")
         seen.add(entry.name)
         if "\0" in entry.name:
             raise ValueError(f"the name {entry.name!r} has the character NUL; rename it")
@@ -140,11 +150,22 @@ def check_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
         yield entry
 
 
+def possible_shape(shape: tuple[int, ...]) -> bool:
+    """Tells whether a shape can be stored and made, which an empty tensor's memory does not tell."""
+    return all(size < MAX_SIZE for size in shape) and math.prod(size for size in shape if size) < MAX_EXTENT
+
+
 def _check_size(entry: ExactTensor | QuantisedTensor) -> None:
     given = entry.words.size if isinstance(entry, ExactTensor) else entry.levels.size
     wanted = math.prod(entry.shape) * entry.dtype.words
     if given != wanted or min(entry.shape, default=0) < 0 or len(entry.shape) > MAX_DIMENSIONS:
         raise ValueError(f"{entry.name!r} has {given} words for the shape {entry.shape}, which takes {wanted}; at most 32 dimensions")
+    if not possible_shape(entry.shape):
+        raise ValueError(
+            f"{entry.name!r} has the shape {entry.shape}: no file holds sizes of 2^40 - 1 or more, or a product of 2^60, 0 aside"
+        )
+    if not 0 <= entry.image_width < MAX_WIDTH:
+        raise ValueError(f"{entry.name!r} has the image_width {entry.image_width}: expected 0 for none, or less than {MAX_WIDTH}")
     if isinstance(entry, ExactTensor):
         return
     if not roundable(entry.dtype):
