@@ -1,5 +1,6 @@
 """One line in a training loop that exists already: `optimizer.step()` then regularises and keeps masks."""
 
+import warnings
 from collections.abc import Sequence
 
 import torch
@@ -9,9 +10,10 @@ from ellzero.attaching.inertia import Watch
 from ellzero.attaching.live import LiveModel
 from ellzero.attaching.sparsifier import Attached, Sparsifier
 from ellzero.attaching.steps import check_has_steps
+from ellzero.attaching.weight_norm import Directions
 from ellzero.methods.protocol import MaySilence, Method
 from ellzero.methods.schedule import moves
-from ellzero.params import Selector, aliases, masks_from_zeros, named_parameters, select_parameters, weights
+from ellzero.params import Selector, aliases, masks_from_zeros, named_parameters, rescaled, select_parameters, weights
 from ellzero.types import Params
 
 
@@ -35,8 +37,8 @@ def attach(
         optimizer: one optimizer or several that share the model; every optimizer counts its own steps.
         model: the module, wrapped (DDP, torch.compile) or not.
         method: the penalty, such as `lz.DRR(alpha=1e-5)`.
-        select: the rule for what is regularised: `lz.weights`, which are those of two and more dimensions, or `lz.everything` as in the
-            paper.
+        select: the rule for what is regularised: `lz.weights`, which are matrices and kernels, or `lz.everything` as in the paper. Of a
+            weight `g * v / ||v||` (weight_norm) v is regularised; the norms of its rows, on which the network does not depend, are held.
         total_steps: optimizer steps planned, from which progress follows; needed by schedules. Later steps stay at progress 1.
         from_zeros: whether to freeze the regularised weights that are exactly 0, to go on from a sparse checkpoint; the penalty stays
             on.
@@ -56,6 +58,13 @@ def attach(
     optimizers = _checked_optimizers([optimizer] if isinstance(optimizer, torch.optim.Optimizer) else optimizer, method)
     selected = select_parameters(model, select)
     _check_precision(selected)
+    for name, kind in rescaled(model, selected).items():
+        warnings.warn(
+            f"{name} is rescaled by what {kind} computes from all of it, so the penalty does not see the weights that the network uses:"
+            " remove the parametrization first, or leave it out with select=",
+            UserWarning,
+            stacklevel=2,
+        )
     if total_steps is not None and total_steps < 1:
         raise ValueError(f"total_steps must be at least 1, got {total_steps}")
     if total_steps is None and moves(method):
@@ -79,6 +88,7 @@ def attach(
             for own, owned in owners
         ],
         total_steps=total_steps,
+        directions=Directions(model, trainable, selected),
         live=LiveModel(model, trainable, select, [optimizer for optimizer, _ in owners]),
         seed=seed,
     )

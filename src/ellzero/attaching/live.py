@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from ellzero.params import Selector, canonical_names, select_parameters
+from ellzero.distributed import canonical_names
+from ellzero.params import Selector, select_parameters
 
 _REMEDY = "call sparsifier.detach(), attach again, and load_state_dict() the sparsifier's state"
 

@@ -16,6 +16,7 @@ from ellzero.attaching.live import LiveModel
 from ellzero.attaching.masking import Keep, checked_masks, parameters_for, revived
 from ellzero.attaching.moments import clear_dead_moments_, forget_
 from ellzero.attaching.steps import Caps, learning_rates, step_sizes
+from ellzero.attaching.weight_norm import Directions
 from ellzero.methods.protocol import ChangesGradient, FollowsRates, ForwardWeights, Method
 from ellzero.methods.schedule import moves
 from ellzero.methods.workspace import Workspace
@@ -70,6 +71,7 @@ class Sparsifier:
         attached: Sequence[Attached],
         total_steps: int | None,
         live: LiveModel,
+        directions: Directions,
         seed: int = 0,
     ) -> None:
         self.method = method
@@ -82,6 +84,7 @@ class Sparsifier:
         self.phase = Phase.REGULARISE
         self.last: Norms | None = None
         self._live = live
+        self._directions = directions
         self._regularised = False
         self._aliases = aliases
         self._trainable = trainable
@@ -125,6 +128,7 @@ class Sparsifier:
         self._show_() if phase is Phase.REGULARISE else self._hide_()
 
     def _begin(self) -> None:
+        self._directions.begin()
         self.state = self.method.init(self.params)
         self._follows = self.state if isinstance(self.state, FollowsRates) else None
 
@@ -205,6 +209,7 @@ class Sparsifier:
             "regularised": self._regularised,
             "steps": [attached.step for attached in self._attached.values()],
             "caps": [attached.caps.state_dict() for attached in self._attached.values()],
+            "directions": self._directions.state_dict(),
             "forward": [forward.state_dict() for forward in self._forwards()],
             "watched": [{"steps": attached.watch.steps, "inert": attached.watch.inert} for attached in self._attached.values()],
         }
@@ -226,6 +231,7 @@ class Sparsifier:
             attached.step, attached.watch.steps, attached.watch.inert = step, watched["steps"], watched["inert"]
         for attached, caps in zip(self._attached.values(), state.get("caps", []), strict=False):
             attached.caps.load_state_dict(caps)
+        self._directions.load_state_dict(state.get("directions", {}))
         for forward, saved in zip(self._forwards(), state["forward"], strict=True):
             forward.load_state_dict(saved, self.state)
         if checked is None:
@@ -288,6 +294,7 @@ class Sparsifier:
         return {name: self._trainable[name] for name in self._frozen()}
 
     def _install_masks(self, masks: dict[str, Tensor]) -> None:
+        masks = self._directions.completed(masks)
         owned = {name for attached in self._attached.values() for name in attached.trainable}
         for name in masks:
             if name not in owned:
@@ -344,6 +351,7 @@ class Sparsifier:
         params, at = _requiring_grad(attached.params), self._at(attached.step)
         if params and self.phase is Phase.REGULARISE:
             attached.caps.begin(attached.step)
+            directions = self._directions.copies(params)
             survivors = None if self._keep is None else self._keep.survivors
             if attached.flat.fits(self.method, optimizer, params, at):
                 attached.flat.step_(self.method, optimizer, params, self.state, at, attached.caps, survivors)
@@ -353,6 +361,7 @@ class Sparsifier:
                 if self._follows is not None:
                     self._follows.follow_rates_(learning_rates(optimizer, params))
                 self.method.after_step_(params, self.state, steps, at)
+            self._directions.hold_(directions)
             self._regularised = True
             masks = self.method.masks_(params, self.state, at)
             if masks is not None:

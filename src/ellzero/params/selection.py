@@ -1,34 +1,17 @@
-"""What is regularised: selects parameters by role, names them canonically, counts tied tensors once, finds what shares memory."""
+"""The parameters of a model under canonical names, tied tensors once: selected, counted, masked."""
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import UninitializedParameter, is_lazy
+from torch.nn.parameter import UninitializedParameter
 
 from ellzero.distributed import canonical_names, canonical_paths
+from ellzero.params.memory import overlapping
+from ellzero.params.parametrizations import check_zeros_survive, parametrized_owners
+from ellzero.params.roles import Selector, weights
 from ellzero.types import Masks, Params
-
-Selector = Callable[[str, nn.Module, Tensor], bool]
-"""(canonical name, module that owns it, tensor) -> whether the method regularises this trainable parameter."""
-
-Place = tuple[object, ...]
-"""What is equal for two tensors that are one in memory."""
-
-_NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
-"""Normalisation may have a weight of several dimensions, which is a scale all the same: `LayerNorm((3, 8, 8))`."""
-
-
-def weights(name: str, module: nn.Module, parameter: Tensor) -> bool:
-    """Selects weights of two and more dimensions, embeddings, biases and normalisation excepted: the default."""
-    leaf = name.rsplit(".", 1)[-1]
-    return parameter.ndim >= 2 and not leaf.endswith("bias") and not isinstance(module, (nn.Embedding, nn.EmbeddingBag, *_NORMS))
-
-
-def everything(name: str, module: nn.Module, parameter: Tensor) -> bool:
-    """Selects every trainable parameter, biases, normalisation and embeddings included: the paper's setting."""
-    return True
 
 
 def require_module(model: object) -> None:
@@ -115,7 +98,8 @@ def select_parameters(model: nn.Module, select: Selector = weights) -> dict[str,
 
     Raises:
         TypeError: `model` is not a module, or a selected parameter is complex.
-        ValueError: nothing is selected, or a lazy module has no weights yet.
+        ValueError: nothing is selected; a lazy module has no weights yet; a parametrization turns zeros of a selected parameter into
+            something else.
     """
     require_module(model)
     owners: dict[Tensor, str] = {parameter: name for name, (_, parameter) in named_parameters(model).items()}
@@ -123,14 +107,16 @@ def select_parameters(model: nn.Module, select: Selector = weights) -> dict[str,
         if isinstance(parameter, UninitializedParameter):
             raise ValueError(f"{name} has no shape yet, as its module is lazy: run a batch through the model first")
     paths = canonical_paths(model)
+    users = parametrized_owners(model)
     chosen: set[str] = set()
     for path, module in model.named_modules(remove_duplicate=False):
         for leaf, parameter in module.named_parameters(recurse=False):
-            if parameter in owners and select(_joined(paths[path], leaf), module, parameter):
+            if parameter in owners and select(_joined(paths[path], leaf), users.get(module, module), parameter):
                 chosen.add(owners[parameter])
     selected = {name: parameter for parameter, name in owners.items() if name in chosen}
     if not selected:
         raise ValueError("no parameter is selected, so nothing would be pruned: pass select=lz.everything or a rule that fits this model")
+    check_zeros_survive(model, selected)
     for name, parameter in selected.items():
         if parameter.is_complex():
             raise TypeError(f"{name} is complex: penalties are defined for real parameters; exclude it with select=")
@@ -174,64 +160,3 @@ def apply_masks_(params: Params, masks: Masks) -> None:
         if name not in params:
             raise KeyError(f"no parameter is named {name!r}: the masks belong to another model (it has {', '.join(list(params)[:5])}, ...)")
         params[name].masked_fill_(~mask.to(params[name].device), 0)
-
-
-def same_numbers(tensor: Tensor) -> Place | None:
-    """Returns what is equal for two tensors that are the same numbers in the same memory; None where it has no memory of its own.
-
-    A conjugated or negated view lies in the memory of its original, and is other numbers.
-    """
-    if is_lazy(tensor) or tensor.layout is not torch.strided or tensor.is_nested:
-        return None
-    address = tensor.data_ptr()
-    if address == 0 or tensor.numel() == 0:
-        return None
-    return tensor.device, address, tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.is_conj(), tensor.is_neg()
-
-
-def overlapping(tensors: Mapping[str, Tensor]) -> Iterator[list[str]]:
-    """Groups the names of tensors whose memory overlaps, from the first byte to the last; a tensor alone is in no group."""
-    spans = sorted((*_span(tensor), name) for name, tensor in tensors.items() if same_numbers(tensor) is not None)
-    group: list[str] = []
-    device, end = "", 0
-    for own_device, start, stop, name in spans:
-        if group and (own_device != device or start >= end):
-            if len(group) > 1:
-                yield group
-            group = []
-        end = max(end, stop) if group else stop
-        device = own_device
-        group.append(name)
-    if len(group) > 1:
-        yield group
-
-
-def without_own_memory(missing: Iterable[str], present: Collection[str], tensors: Mapping[str, Tensor]) -> set[str]:
-    """Finds the tensors that need no values of their own: all their memory is that of one that is present.
-
-    A file of `safetensors.torch.save_model` has one name for tensors that share memory, the one that covers all of it.
-
-    Args:
-        missing: names without values.
-        present: names with values.
-        tensors: of the network.
-    """
-    given = [tensor for name, tensor in tensors.items() if name in present and same_numbers(tensor) is not None]
-    places = {same_numbers(tensor) for tensor in given}
-    spans = [_span(tensor) for tensor in given if tensor.is_contiguous()]
-    found: set[str] = set()
-    for name in missing:
-        place = same_numbers(tensors[name])
-        if place is None:
-            continue
-        device, start, stop = _span(tensors[name])
-        if place in places or any(device == other and first <= start and stop <= last for other, first, last in spans):
-            found.add(name)
-    return found
-
-
-def _span(tensor: Tensor) -> tuple[str, int, int]:
-    """Returns the device and the first byte of a tensor that is not empty, and the one after its last."""
-    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
-    start = tensor.data_ptr()
-    return str(tensor.device), start, start + reach * tensor.element_size()
