@@ -1,15 +1,20 @@
 """Standard streams that are closed or whose reader has gone, and Ctrl-C while a command starts: one line, and no traceback."""
 
 import os
+import shlex
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from child_processes import environment
-from ellzero.archive._compress import compress
-from ellzero.cli.main import l0
+from ellzero.archive._compress import compress, decompress
+from ellzero.cli.main import l0, main
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows closes no streams like this")
 MODULE = [sys.executable, "-m", "ellzero.cli"]
@@ -44,20 +49,61 @@ def test_closed_streams_are_said_where_they_are_needed(line: str, status: int, s
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    "words",
     [
-        (["--help"], b"ellzero: what reads standard output has stopped reading\n"),
-        (["list", "--json", "doc.l0"], b"ellzero: what reads standard output has stopped reading\n"),
-        (["list", "doc.l0"], b""),  # What prints tables ends by itself.
+        ["--help"],
+        ["compress", "--help"],
+        ["methods"],
+        ["list", "--json", "doc.l0"],
+        ["list", "doc.l0"],
+        ["inspect", "net.l0"],
+        ["compress", "-c", "-1", "doc"],
+        ["decompress", "-c", "doc.l0", "doc.l0"],
+        ["cat", "nowhere.l0", "doc.l0"],
+        ["unpack", "net.l0", "-q", "-o", "-"],
+        ["unpack", "net.l0", "-q", "-o", "out.pt"],
+        ["decompress", "doc.l0", "-o", "out.pt"],
     ],
+    ids=" ".join,
 )
-def test_a_reader_that_has_gone_is_one_line_at_most(words: list[str], said: bytes, tmp_path: Path):
-    (tmp_path / "doc.l0").write_bytes(compress(b"some text", level=1))
+def test_a_reader_that_has_gone_ends_a_command_by_sigpipe(words: list[str], tmp_path: Path):
+    # As it ends xz, gzip and zstd: tar and shells forgive that.
+    (tmp_path / "doc").write_bytes(b"some text" * 99)
+    (tmp_path / "doc.l0").write_bytes(compress(b"some text" * 99, level=1))
+    save_file({"w": np.ones((64, 64), np.float32)}, tmp_path / "net.safetensors")
+    assert main(["pack", str(tmp_path / "net.safetensors"), "-q"]) == 0
+    (tmp_path / "out.pt").symlink_to("/proc/self/fd/1")
+    before = sorted(os.listdir(tmp_path))
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run([*MODULE, *words], cwd=tmp_path, env=environment(), stdout=write, stderr=subprocess.PIPE, check=False)
     os.close(write)
-    assert (done.returncode, done.stderr) == (1, said)
+    assert done.returncode == -signal.SIGPIPE
+    assert done.stderr == (b"ellzero: nowhere.l0 cannot be read: there is no such file\n" if "cat" in words else b"")
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_head_is_content_with_what_it_took(unbuffered: str, tmp_path: Path):
+    # Without a buffer, a pipe takes a part of a large block without an error.
+    data = os.urandom(1 << 20)
+    (tmp_path / "doc.l0").write_bytes(compress(data, level=1))
+    line = f"set -o pipefail; {shlex.join([*MODULE, 'decompress', '-c', 'doc.l0'])} | head -c 1"
+    known = environment() | {"PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, env=known, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGPIPE, data[:1], b"")
+
+
+def test_messages_that_nobody_reads_end_it_too(tmp_path: Path):
+    (tmp_path / "doc").write_bytes(b"some text")
+    read, write = os.pipe()
+    os.close(read)
+    words = [*MODULE, "compress", "-1v", "doc"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=write, check=False)
+    os.close(write)
+    assert (done.returncode, done.stdout) == (-signal.SIGPIPE, b"")
+    assert decompress((tmp_path / "doc.l0").read_bytes()) == b"some text"
 
 
 def test_an_interruption_while_it_starts_has_the_status_130(tmp_path: Path):

@@ -2,7 +2,7 @@
 
 import re
 from argparse import Namespace
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -163,13 +163,31 @@ def write_checkpoint(file: BinaryIO, entries: Iterable[ExactTensor | Tied]) -> i
         ImportError: there is no torch.
     """
     try:
-        import torch
-
         from ellzero.archive.torch_tensors import to_torch
     except ModuleNotFoundError as error:
         raise ImportError("a checkpoint of torch needs torch: pip install 'ellzero[torch]', or unpack to .safetensors") from error
     state: dict[str, Tensor] = {}
     for entry in entries:
         state[entry.name] = state[entry.of] if isinstance(entry, Tied) else to_torch(entry)
-    torch.save(state, file)
+    save_state(state, file)
     return len(state)
+
+
+def save_state(state: Mapping[str, Any], file: BinaryIO) -> None:
+    """Saves a checkpoint by `torch.save`.
+
+    Args:
+        state: what it holds.
+        file: where to.
+
+    Raises:
+        OSError: it cannot be written, by the file's own error: torch buries that under one of its own.
+    """
+    import torch
+
+    try:
+        torch.save(dict(state), file)
+    except RuntimeError as error:
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise

@@ -10,7 +10,7 @@ import tyro
 
 from ellzero import __version__
 from ellzero.cli.options.arguments import UsageError, arrange, as_command, without_method_options
-from ellzero.files.streams import flushed, prepare_streams
+from ellzero.files.streams import end_by_broken_pipe, flushed, prepare_streams
 
 _OPTIONS, _JOBS = "ellzero.cli.options", "ellzero.cli.jobs"
 COMMANDS = {
@@ -74,18 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words after `ellzero`; `sys.argv` where None.
 
     Returns:
-        The exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+        The exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Where the reader of its output has stopped, the process ends
+        by SIGPIPE.
     """
-    prepare_streams()
-    try:
-        with flushed():
-            return _run(list(sys.argv[1:] if arguments is None else arguments))
-    except KeyboardInterrupt as interrupt:
-        print(f"ellzero: {interrupt}" if str(interrupt) else "ellzero: interrupted", file=sys.stderr)
-        return 130
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        print(f"ellzero: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
+    return _ended(_run, sys.argv[1:] if arguments is None else arguments)
 
 
 def l0(arguments: Sequence[str] | None = None) -> int:
@@ -97,14 +89,30 @@ def l0(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status, as of `ellzero`.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if "--help" in words or "-h" in words:
-        print(_L0_HELP)
-        return 0
-    if "--version" in words or "-V" in words:
-        print(f"l0 of ellzero {__version__}")
-        return 0
-    return main(as_command(words))
+    return _ended(_run_l0, sys.argv[1:] if arguments is None else arguments)
+
+
+def _ended(run: Callable[[list[str]], int], arguments: Sequence[str]) -> int:
+    """Runs a program on its words, and turns errors into a line on stderr and an exit status, or the end that a signal brings."""
+    try:
+        prepare_streams()
+        try:
+            with flushed():
+                return run(list(arguments))
+        except BrokenPipeError:
+            raise
+        except KeyboardInterrupt as interrupt:
+            print(f"ellzero: {interrupt}" if str(interrupt) else "ellzero: interrupted", file=sys.stderr)
+            return 130
+        except (ValueError, TypeError, OSError, ImportError) as error:
+            print(f"ellzero: {' '.join(str(error).split())}", file=sys.stderr)
+            return 2 if isinstance(error, UsageError) else 1
+    except BrokenPipeError:
+        return end_by_broken_pipe()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # That is what rich makes of it.
+            return end_by_broken_pipe()
+        raise
 
 
 def _run(words: list[str]) -> int:
@@ -114,6 +122,16 @@ def _run(words: list[str]) -> int:
     options = parse(words)
     job: Callable[[Any], int | None] = _load(COMMANDS[words[0]][1])
     return job(options) or 0
+
+
+def _run_l0(words: list[str]) -> int:
+    if "--help" in words or "-h" in words:
+        print(_L0_HELP)
+        return 0
+    if "--version" in words or "-V" in words:
+        print(f"l0 of ellzero {__version__}")
+        return 0
+    return _run(as_command(words))
 
 
 def _load(reference: str) -> Any:

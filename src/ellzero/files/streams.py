@@ -11,7 +11,7 @@ import stat
 import sys
 import threading
 from collections.abc import Collection, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, NoReturn, cast
@@ -79,6 +79,7 @@ def open_output(
 
     Raises:
         FileError: the output exists, is the input, a folder, or a terminal, or its folder is not there.
+        BrokenPipeError: what reads the output has stopped reading.
     """
     read = None if source is None else _status(source, 0)
     written = _status(path, 1)
@@ -132,18 +133,17 @@ def stoppable() -> Generator[None, None, None]:
 
 @contextmanager
 def reader_of_output() -> Generator[None, None, None]:
-    """Turns the error of a broken pipe into one that says that nobody reads standard output.
+    """Lets the error of a broken pipe through, and keeps Python from repeating it when it flushes standard output once more at its end.
 
     Raises:
-        FileError: what reads it has stopped.
+        BrokenPipeError: what reads standard output has stopped reading.
     """
     try:
         yield
     except BrokenPipeError:
-        # Python flushes standard output once more when it ends, and would complain once more.
-        with open(os.devnull, "wb") as nowhere:
+        with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        raise FileError("what reads standard output has stopped reading") from None
+        raise
 
 
 @contextmanager
@@ -151,13 +151,29 @@ def flushed() -> Generator[None, None, None]:
     """Writes what standard output still holds, at the end.
 
     Raises:
-        FileError: what reads standard output has stopped reading.
+        BrokenPipeError: what reads standard output has stopped reading.
     """
     with reader_of_output():
         try:
             yield
         finally:
             sys.stdout.flush()
+
+
+def end_by_broken_pipe() -> int:
+    """Ends this process as a broken pipe ends other programs: by SIGPIPE and without a word, which tar and shells forgive.
+
+    To be called when everything is cleaned up.
+
+    Returns:
+        The exit status 1, where the system knows no such signal.
+    """
+    # Python ignores the signal from its start on, so that a write raises instead.
+    if sys.platform != "win32" and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGPIPE])
+        os.kill(os.getpid(), signal.SIGPIPE)
+    return 1
 
 
 def prepare_streams() -> None:
@@ -274,5 +290,32 @@ def _agreed(path: Path | str, source: Path | str | None) -> bool:
 @contextmanager
 def _standard_output() -> Generator[BinaryIO, None, None]:
     with reader_of_output():
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        file = _StandardOutput(sys.stdout.buffer)
+        yield cast(BinaryIO, file)
+        file.flush()
+
+
+class _StandardOutput(io.BufferedIOBase):
+    """Writes everything to standard output, which under `python -u` has no buffer, so that a pipe may take a part of what it is given."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        rest = memoryview(data).cast("B")
+        size = rest.nbytes
+        while rest:
+            rest = rest[self._file.write(rest) :]
+        return size
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def isatty(self) -> bool:
+        return self._file.isatty()

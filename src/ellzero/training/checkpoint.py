@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ellzero.archive.torch_checkpoints import save_state
 from ellzero.files.whole import replacing
 
 
@@ -30,7 +31,7 @@ class Checkpoint:
 def save(path: Path, state: Mapping[str, Any]) -> None:
     """Writes a checkpoint: a killed process leaves the old file or the new file, never a part."""
     with replacing(path) as file:
-        torch.save(dict(state), file)
+        save_state(state, file)
 
 
 def load(path: Path, fingerprint: str) -> dict[str, Any]:

@@ -307,16 +307,30 @@ def test_files_story_20_bytes_go_through_pipes_unchanged_and_not_to_terminals(tm
     assert names(tmp_path) == ["in"]
 
 
+BROKEN = """
+import sys
+from ellzero.files.streams import end_by_broken_pipe, open_output
+try:
+    with open_output("whole") as whole, open_output("-", terminal=True) as file:
+        whole.write(b"begun")
+        for _ in range(100):
+            file.write(bytes(1 << 16))
+except BrokenPipeError:
+    print("cleaned up", file=sys.stderr)
+    end_by_broken_pipe()
+"""
+
+
 @posix
-def test_a_reader_that_stops_is_no_traceback(tmp_path: Path):
-    (tmp_path / "in").write_bytes(bytes(1 << 20))
-    line = [sys.executable, "-c", COPY, "in", "-"]
+def test_a_reader_that_stops_ends_by_sigpipe_when_all_is_cleaned_up(tmp_path: Path):
+    line = [sys.executable, "-c", BROKEN]
     with subprocess.Popen(line, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
-        assert process.stderr.read() == b"what reads standard output has stopped reading\n"
-        assert process.wait(20) == 1
+        assert process.stderr.read() == b"cleaned up\n"
+        assert process.wait(20) == -signal.SIGPIPE
+    assert names(tmp_path) == []
 
 
 def test_files_story_24_an_empty_file_is_a_file(tmp_path: Path):

@@ -157,7 +157,7 @@ def compress_file(source: Path, options: Compress, memory: int | None) -> None:
         _removing(source, output, options) as removable,
         open_input(source) as reader,
         open_output(output, source=source, force=options.force, keep=True) as writer,
-        _readable(writer, standard=str(output) == STANDARD) as (sink, copy),
+        _readable(writer) as (sink, copy),
     ):
         removable(reader)
         original, size = _encode(reader, sink, source, options, memory)
@@ -302,9 +302,9 @@ def _removing(source: Path, output: Path, options: Compress | Decompress) -> Gen
 
 
 @contextmanager
-def _readable(writer: BinaryFile, *, standard: bool) -> Generator[tuple[Sink, BinaryFile], None, None]:
+def _readable(writer: BinaryFile) -> Generator[tuple[Sink, BinaryFile], None, None]:
     """Yields a file to write to, and a file from which the same bytes can be read afterwards."""
-    if not standard and writer.readable():
+    if writer.readable():
         yield writer, writer
         return
     with tempfile.TemporaryFile() as copy:

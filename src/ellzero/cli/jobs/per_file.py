@@ -19,16 +19,19 @@ def for_each_file(files: Sequence[Path], job: Callable[[Path], None]) -> int:
 
     Returns:
         The exit status: 1 if any failed.
+
+    Raises:
+        BrokenPipeError: what reads the output has stopped reading.
     """
     status = 0
     for file in files or (Path(STANDARD),):
         try:
             job(file)
+        except BrokenPipeError:
+            raise  # Nobody reads what the other files would give.
         except (ValueError, OSError, MemoryError) as error:
             status = 1
             say(f"ellzero: {_described(file, error)}")
-            if isinstance(error.__context__, BrokenPipeError):
-                break  # Nobody reads what the other files would give.
     return status
 
 
