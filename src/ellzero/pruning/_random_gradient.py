@@ -53,7 +53,7 @@ def random_gradient(
         seed: of weights, inputs and r.
         silent: removes also what has no effect on any given input: weights of constant-zero pixels, units never switched on. The
             biases of such units are then listed even where `params` leaves biases out. The outputs on the given inputs are
-            verified to be the same; other inputs may find a different function.
+            verified to be the same, to 1e-9 of the largest; other inputs may find a different function.
 
     Returns:
         Name -> boolean tensor, True where a non-zero weight is kept. Tied tensors appear once.

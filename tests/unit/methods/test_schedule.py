@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 
-from ellzero.methods import DRR, RL1, Schedule, Unregularised, geometric, moves, ramp, value_at
+from ellzero.methods import DRR, RL1, Cosine, Schedule, Unregularised, geometric, moves, ramp, value_at
 from ellzero.types import At
 
 unit = st.floats(0, 1)
@@ -48,6 +48,9 @@ def test_bad_values_are_refused() -> None:
         ramp(0.0, math.nan)
     with pytest.raises(ValueError, match=r"positive finite values, got 0\.0"):
         geometric(0.0, 1.0)
+    for first, last in ((math.nan, 1.0), (1.0, math.inf)):
+        with pytest.raises(ValueError, match="a cosine needs finite values"):
+            Cosine(first=first, last=last)
 
 
 def test_value_at_takes_numbers_and_schedules() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ellzero.pruning import Allocation, layerwise_prune_
 from ellzero.pruning.layer_problem import LayerProblem
-from ellzero.pruning.regression import Regression, add_up_, weights_and_bias
+from ellzero.pruning.regression import Regression, _draw_positions, add_up_, weights_and_bias
 from ellzero.surgery.calls import call_model
 
 
@@ -134,3 +134,27 @@ def test_weights_that_least_squares_made_0_are_kept_and_others_follow_the_masks(
     # The inputs of the pruned network lie 1 higher, which only biases can make up for.
     stated.refit_(seen(layer, inputs + 1.0, stated.regression), 1e-9)
     torch.testing.assert_close(layer.bias[0].detach(), -layer.weight[0].sum().detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_layer_is_cut_where_a_whole_input_or_output_has_lost_its_weights(generator: torch.Generator):
+    layer = nn.Conv2d(2, 3, 2)
+    regression = Regression.empty("", layer)
+    add_up_([regression], layer, [torch.randn(20, 2, 4, 4, generator=generator)], forward=call_model)
+    stated = LayerProblem(regression, torch.arange(9) < 8, 1e-6, relative=False)
+    assert not stated.cut
+    stated.mask[:, [0, 1, 2, 7]] = False  # three of the four taps of the first input channel, one of the second
+    stated.mask[0, :7] = False
+    assert stated.mask[0, 7:].tolist() == [False, True]
+    stated.mask[0, 3] = True
+    assert not stated.cut
+    for rows, columns in ((slice(None), slice(4)), (0, slice(8))):
+        mask = stated.mask.clone()
+        stated.mask[rows, columns] = False
+        assert stated.cut
+        stated.mask = mask
+
+
+def test_positions_are_drawn_where_the_products_are():
+    regression = Regression.empty("", nn.Linear(3, 2, device="meta"))
+    drawn = [_draw_positions(count, regression, 1, 2, torch.Generator().manual_seed(0)) for count in (1, 100)]
+    assert [positions.device.type for positions in drawn] == ["meta", "meta"]

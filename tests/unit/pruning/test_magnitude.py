@@ -111,3 +111,5 @@ def test_nothing_to_rank_is_refused():
 def test_the_threshold_of_a_count_is_the_largest_magnitude_pruned():
     ranking = rank({"a": torch.tensor([0.5, -3.0, 0.0, 2.0])})
     assert [ranking.largest_pruned(keep) for keep in (0, 1, 2, 3, 9)] == [3.0, 2.0, 0.5, 0.0, 0.0]
+    without_zeros = rank({"a": torch.tensor([0.5, -3.0, 2.0])})
+    assert [without_zeros.largest_pruned(keep) for keep in (0, 1, 2, 3, 9)] == [3.0, 2.0, 0.5, 0.0, 0.0]
