@@ -4,7 +4,7 @@ from ellzero.pruning._random_gradient import random_gradient
 from ellzero.pruning._tamade import TamadeResult, Trial, tamade
 from ellzero.pruning.accept import Accept, Better, ShortestDescription, Within
 from ellzero.pruning.layer_problem import Allocation
-from ellzero.pruning.layerwise import LayerwisePruning, PrunedLayer, layerwise_prune_
+from ellzero.pruning.layerwise import LayerwisePruning, LeftParameter, PrunedLayer, layerwise_prune_
 from ellzero.pruning.magnitude import magnitude_masks
 from ellzero.pruning.rules import Evidence, PruningRule, Share, Tamade
 
@@ -14,6 +14,7 @@ __all__ = [
     "Better",
     "Evidence",
     "LayerwisePruning",
+    "LeftParameter",
     "PrunedLayer",
     "PruningRule",
     "Share",

@@ -10,10 +10,10 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor, nn
 
 from ellzero.pruning._random_gradient import random_gradient
-from ellzero.pruning.least_squares import damped, eliminate, mask_after, refit, squared_error
+from ellzero.pruning.least_squares import damped, eliminate, mask_after, refit, squared_error, times
 from ellzero.pruning.regression import Regression, weights_and_bias, write_weights_and_bias_
 from ellzero.surgery.calls import Forward
-from ellzero.surgery.layer_matrices import bias_of
+from ellzero.surgery.layer_matrices import bias_of, by_output
 
 _SAMPLES = 2
 """Samples on which random gradient pruning looks at the network."""
@@ -72,6 +72,10 @@ class LayerProblem:
         """Names the layer's weight or bias."""
         return f"{self.regression.name}.{leaf}" if self.regression.name else leaf
 
+    def rows_of(self, masks: Mapping[str, Tensor]) -> Bool[Tensor, "out inputs"]:
+        """Returns the layer's mask among others, one row per output."""
+        return by_output(self.layer, masks[self.name_of("weight")]).flatten(2).flatten(0, 1)
+
     def free_(self, dead: Bool[Tensor, " out"]) -> None:
         """Makes the removal of everything in the rows of dead units free."""
         self.dead |= dead
@@ -84,16 +88,16 @@ class LayerProblem:
         by_magnitude = torch.ones_like(magnitudes, dtype=torch.bool)
         by_magnitude[magnitudes.argsort(stable=True)[: int(counts.sum())]] = False
         candidates: list[tuple[float, Tensor, Tensor]] = []
-        for candidate in (mask_after(self.elimination, counts, len(self.gram)), by_magnitude.view_as(self.dense)):
+        for candidate in (mask_after(self.elimination, counts, self.dense.shape[1]), by_magnitude.view_as(self.dense)):
             mask = candidate & ~self.dead[:, None]
-            solution = refit(self.gram, self.dense @ self.gram, mask)
+            solution = refit(self.gram, times(self.dense, self.gram), mask)
             candidates.append((float(squared_error(solution - self.dense, self.gram).sum()), mask, solution))
         _, self.mask, self.solution = min(candidates, key=lambda scored: scored[0])
         write_weights_and_bias_(self.layer, self.solution)
 
     def drop_(self, masks: Mapping[str, Tensor]) -> None:
         """Removes also what masks of the layer's weight and bias remove."""
-        columns = [masks[self.name_of("weight")].flatten(1)]
+        columns = [self.rows_of(masks)]
         if self.name_of("bias") in masks:
             columns.append(masks[self.name_of("bias")][:, None])
         # The masks keep what is not 0; a weight that least squares made 0 may still be needed.
@@ -104,15 +108,17 @@ class LayerProblem:
     def refit_(self, pruned: Regression, damping: float) -> None:
         """Fits the weights that are left to the dense network's outputs on the inputs that the pruned network gives."""
         gram = damped(pruned.gram, damping)
-        cross = pruned.cross + self.solution @ (gram - pruned.gram)
+        cross = pruned.cross + times(self.solution, gram - pruned.gram)
         self.solution = refit(gram, cross, self.mask)
         write_weights_and_bias_(self.layer, self.solution)
 
     def masks(self) -> dict[str, Tensor]:
         """Returns which weights and biases are kept, by the parameters' names."""
-        shape = self.layer.weight.shape
         columns = self.mask.shape[1] - (bias_of(self.layer) is not None)
-        masks = {self.name_of("weight"): self.mask[:, :columns].reshape(shape).clone()}
+        weight = torch.empty(self.layer.weight.shape, dtype=torch.bool, device=self.mask.device)
+        view = by_output(self.layer, weight)
+        view.copy_(self.mask[:, :columns].reshape(view.shape))
+        masks = {self.name_of("weight"): weight}
         return masks if columns == self.mask.shape[1] else masks | {self.name_of("bias"): self.mask[:, -1].clone()}
 
     @property
@@ -124,9 +130,9 @@ class LayerProblem:
     @property
     def cut(self) -> bool:
         """Whether an input or an output of the layer has lost all its weights, so that others may have become useless."""
-        groups = self.masks()[self.name_of("weight")].flatten(2) if self.layer.weight.ndim > 2 else self.mask[:, :, None]
-        groups = groups.any(2)
-        return not bool(groups.any(0).all() and groups.any(1).all())
+        links = by_output(self.layer, self.masks()[self.name_of("weight")])
+        links = links.flatten(3).any(3) if links.ndim > 3 else links
+        return not bool(links.any(1).all() and links.any(2).all())
 
 
 def choose_(model: nn.Module, problems: Sequence[LayerProblem], budget: Budget, example: Any, *, forward: Forward, seed: int) -> None:
@@ -162,7 +168,7 @@ def choose_(model: nn.Module, problems: Sequence[LayerProblem], budget: Budget, 
             for other in problems[index:]:
                 other.drop_(masks)
             for other in problems[:index]:
-                other.free_(~masks[other.name_of("weight")].flatten(1).any(1))
+                other.free_(~other.rows_of(masks).any(1))
         if wanted is not None:
             wanted = max(0, wanted - int((~problem.mask & problem.prunable).sum()))
 

@@ -8,13 +8,14 @@ by gradient descent. At its minimum all gates are 0 or 1, and with the gates giv
 gates are found by elimination and the weights exactly (`least_squares`). The paper then sets the layer's weights to w, a slip for w gamma.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import ParametrizationList
 
 from ellzero.distributed import canonical_paths
 from ellzero.params import Selector, select_parameters, weights
@@ -22,7 +23,7 @@ from ellzero.pruning.layer_problem import Allocation, Budget, LayerProblem, choo
 from ellzero.pruning.regression import Regression, add_up_, weights_and_bias
 from ellzero.surgery.calls import Forward, call_model, evaluating, list_batches
 from ellzero.surgery.known_modules import known, shared_parameters
-from ellzero.surgery.layer_matrices import MatrixLayer, bias_of, groups_of
+from ellzero.surgery.layer_matrices import AnyMatrixLayer, Transposed, bias_of
 from ellzero.types import Masks
 
 
@@ -45,26 +46,48 @@ class PrunedLayer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LeftParameter:
+    """A parameter that was selected and not pruned.
+
+    Attributes:
+        name: its name.
+        weights: its scalars.
+        reason: why it was left as it is.
+    """
+
+    name: str
+    weights: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class LayerwisePruning:
     """The result of `layerwise_prune_`.
 
     Attributes:
         masks: name -> True where a weight is kept, for every weight and bias of the layers that were pruned.
-        layers: each layer, in the order in which the network calls them.
+        layers: each layer that was pruned, in the order in which the network calls them.
+        left: the selected parameters that were left as they are, and why.
     """
 
     masks: Masks
     layers: tuple[PrunedLayer, ...]
+    left: tuple[LeftParameter, ...] = ()
 
     @property
     def zeros(self) -> int:
-        """The number of prunable scalars that are 0 now."""
+        """The number of selected scalars that are 0 in the layers that were pruned."""
         return sum(layer.zeros for layer in self.layers)
 
     @property
     def weights(self) -> int:
-        """The number of prunable scalars."""
-        return sum(layer.weights for layer in self.layers)
+        """The number of selected scalars, of all layers, pruned or left."""
+        return sum(layer.weights for layer in self.layers) + sum(parameter.weights for parameter in self.left)
+
+    @property
+    def share(self) -> float:
+        """The fraction of all selected scalars that are 0 in the layers that were pruned."""
+        return self.zeros / self.weights
 
 
 def layerwise_prune_(
@@ -82,18 +105,22 @@ def layerwise_prune_(
 ) -> LayerwisePruning:
     """Prunes the linear layers and convolutions of a trained model in place so that each keeps its outputs on unlabelled inputs.
 
+    Convolutions may have groups, one to three dimensions, and be transposed. What else is selected is left as it is and listed in the
+    result with the reason: layers of other kinds, recurrent ones and attention for example, those whose weights are shared or computed
+    from other tensors, and those that no input reaches.
+
     From the last layer to the first, each layer's weights are removed one by one, always the one that costs its outputs least after the
     others have adapted; random gradient pruning after each layer frees what nothing reads any more. Then, from the first layer to the
     last, the weights that are left are fitted again: to the dense network's outputs, on the inputs that the pruned network really gives.
     A bias is the weight of an input that is always 1. Normalisation layers run as in eval mode and stay as they are.
 
     Args:
-        model: the model; weights and biases of its linear layers and convolutions (without groups) are overwritten.
+        model: the model; weights and biases of its linear layers and convolutions are overwritten.
         inputs: a batch, or an iterable of batches (tensors, tuples of positional arguments, mappings); a few hundred samples serve.
-        zeros: the fraction of prunable weights that become 0.
+        zeros: the fraction of the weights of the pruned layers that become 0; `share` of the result is that of all selected weights.
         alpha: instead of `zeros`, the price of a weight, as in the paper's objective: a removal may add so much to the layer's squared
             error, summed over all inputs and positions.
-        select: which weights (and biases) may be pruned; biases that may not are still fitted. What else it selects is left alone.
+        select: which weights (and biases) may be pruned; biases that may not are still fitted.
         allocate: how zeros are divided among layers.
         damping: added to each Gram matrix, as a fraction of the mean of its diagonal; holds fitted weights near the given ones.
         per_feature: takes about so many positions of images per weight of a row, which is faster; None takes all.
@@ -101,11 +128,11 @@ def layerwise_prune_(
         seed: draws positions.
 
     Returns:
-        The masks, and what became of each layer.
+        The masks, what became of each layer, and what was left.
 
     Raises:
         ValueError: not exactly one of `zeros` and `alpha`, or out of range; no inputs, or NaN among what enters a layer; nothing selected
-            that is a weight of a linear layer or a convolution; a selected convolution with groups.
+            that can be pruned; a transposed convolution that is called with `output_size`.
     """
     if (zeros is None) == (alpha is None):
         raise ValueError(f"pass exactly one of zeros= and alpha=, got zeros={zeros} and alpha={alpha}")
@@ -118,12 +145,16 @@ def layerwise_prune_(
         raise ValueError("inputs hold no sample: every batch is empty")
     generator = torch.Generator().manual_seed(seed)
     with evaluating(model):
-        layers = _layers(model, select_parameters(model, select))
+        selected = select_parameters(model, select)
+        layers, left = _layers(model, selected)
         dense = [Regression.empty(name, layer) for name, (layer, _) in layers.items()]
         order = add_up_(dense, model, batches, forward=call, per_feature=per_feature, num_samples=samples, generator=generator)
         for regression in dense:
             if not bool(regression.gram.isfinite().all()):
                 raise ValueError(f"what enters {regression.name} holds NaN or infinity, or is too large to be squared: look at the inputs")
+        left |= {name: "no input given reaches it as a layer" for name in layers if name not in order}
+        if not order:
+            raise ValueError(f"nothing that is selected can be pruned, {_listed(_left(model, selected, (), left))}: pass another select=")
         regressions = {regression.name: regression for regression in dense}
         relative = alpha is None and allocate is Allocation.TOGETHER
         problems = [LayerProblem(regressions[name], layers[name][1], damping, relative=relative) for name in order]
@@ -145,30 +176,68 @@ def layerwise_prune_(
             )
             for problem, error in zip(problems, errors, strict=True)
         ),
+        left=_left(model, selected, {name: layers[name] for name in order}, left),
     )
 
 
-def _layers(model: nn.Module, selected: Mapping[str, Tensor]) -> dict[str, tuple[MatrixLayer, Bool[Tensor, " n"]]]:
-    """Lists the layers to prune, with the columns of each matrix that may be pruned."""
+_COMPUTED = "the weight is computed from other tensors"
+
+_Layers = dict[str, tuple[AnyMatrixLayer, Bool[Tensor, " n"]]]
+
+
+def _layers(model: nn.Module, selected: Mapping[str, Tensor]) -> tuple[_Layers, dict[str, str]]:
+    """Lists the layers to prune by name, with the columns of each matrix that may be pruned, and why other modules are left."""
     chosen = {id(tensor) for tensor in selected.values()}
     shared, paths = shared_parameters(model), canonical_paths(model)
-    layers: dict[str, tuple[MatrixLayer, Bool[Tensor, " n"]]] = {}
+    layers: _Layers = {}
+    left: dict[str, str] = {}
     for path, module in model.named_modules():
-        if not isinstance(module, MatrixLayer) or not known(module):
-            continue
         if not {id(parameter) for parameter in module.parameters(recurse=False)} & chosen:
             continue
-        if groups_of(module) > 1:
-            raise ValueError(
-                f"{path} is a convolution with {groups_of(module)} groups, which this method does not know: exclude it with select="
-            )
         if path in shared:
-            raise ValueError(f"{path} shares a parameter with another layer, which would change with it: exclude it with select=")
-        prunable = torch.full((weights_and_bias(module).shape[1],), id(module.weight) in chosen, device=module.weight.device)
-        bias = bias_of(module)
-        if bias is not None:
-            prunable[-1] = id(bias) in chosen
-        layers[paths[path]] = (module, prunable)
-    if not layers:
-        raise ValueError("no weight of a linear layer or a convolution is selected, so nothing would be pruned: pass another select=")
-    return layers
+            left[paths[path]] = "it shares a parameter with another layer, which would change with it"
+        elif isinstance(module, ParametrizationList):
+            left[paths[path]] = _COMPUTED
+        elif not isinstance(module, AnyMatrixLayer):
+            left[paths[path]] = f"{type(module).__name__} is no linear layer and no convolution"
+        elif not _is_known(module):
+            left[paths[path]] = f"{type(module).__name__} has a forward of its own"
+        elif "weight" not in module._parameters:
+            left[paths[path]] = _COMPUTED
+        else:
+            layers[paths[path]] = (module, _prunable(module, chosen))
+    return layers, left
+
+
+def _is_known(layer: AnyMatrixLayer) -> bool:
+    if isinstance(layer, Transposed):
+        return any(type(layer).forward is kind.forward for kind in (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d))
+    return known(layer)
+
+
+def _prunable(layer: AnyMatrixLayer, chosen: set[int]) -> Bool[Tensor, " n"]:
+    prunable = torch.full((weights_and_bias(layer).shape[1],), id(layer.weight) in chosen, device=layer.weight.device)
+    bias = bias_of(layer)
+    if bias is not None:
+        prunable[-1] = id(bias) in chosen
+    return prunable
+
+
+def _left(
+    model: nn.Module, selected: Mapping[str, Tensor], pruned: Collection[str], reasons: Mapping[str, str]
+) -> tuple[LeftParameter, ...]:
+    """Lists the selected parameters of other modules than those pruned."""
+    paths = canonical_paths(model)
+    owners: dict[int, str] = {}
+    for path, module in model.named_modules():
+        for parameter in module.parameters(recurse=False):
+            owners.setdefault(id(parameter), paths[path])
+    return tuple(
+        LeftParameter(name=name, weights=tensor.numel(), reason=reasons[owners[id(tensor)]])
+        for name, tensor in selected.items()
+        if owners[id(tensor)] not in pruned
+    )
+
+
+def _listed(left: Sequence[LeftParameter]) -> str:
+    return "; ".join(f"{parameter.name}: {parameter.reason}" for parameter in left)

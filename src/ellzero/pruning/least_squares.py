@@ -4,6 +4,8 @@ Row k wants the fewest w_kj with ||Y_k - w_k X||^2 small. With the mask given, t
 it, weights are removed one by one, each time the one whose removal costs least once all others have adapted: w_j^2 / (H^-1)_jj (Hassibi,
 Stork, Second order derivatives for network pruning: optimal brain surgeon, 1993; row by row: Frantar, Alistarh, Optimal brain compression,
 2022).
+
+The rows may be in groups of equal size, one after the other, each with inputs and a Gram matrix of its own.
 """
 
 import math
@@ -27,13 +29,18 @@ class Elimination(NamedTuple):
     cost: Float64[Tensor, "rows steps"]
 
 
-def damped(gram: Float64[Tensor, "n n"], damping: float) -> Float64[Tensor, "n n"]:
-    """Adds `damping` times the mean of the diagonal to the diagonal, so that the matrix can be inverted whatever the inputs were."""
-    mean = float(gram.diagonal().mean())
-    return gram + damping * (mean if mean > 0 else 1.0) * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+def damped(gram: Float64[Tensor, "*groups n n"], damping: float) -> Float64[Tensor, "*groups n n"]:
+    """Adds `damping` times the mean of the diagonal to the diagonal, so that the matrices can be inverted whatever the inputs were."""
+    mean = gram.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+    return gram + damping * torch.where(mean > 0, mean, 1.0) * torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
 
 
-def eliminate(weight: Float64[Tensor, "rows n"], gram: Float64[Tensor, "n n"], prunable: Bool[Tensor, " n"]) -> Elimination:
+def times(weight: Float64[Tensor, "rows n"], gram: Float64[Tensor, "*groups n n"]) -> Float64[Tensor, "rows n"]:
+    """Multiplies each row with the Gram matrix of its group."""
+    return (weight.unflatten(0, (gram.shape[:-2].numel(), -1)) @ gram.reshape(-1, *gram.shape[-2:])).flatten(0, 1)
+
+
+def eliminate(weight: Float64[Tensor, "rows n"], gram: Float64[Tensor, "*groups n n"], prunable: Bool[Tensor, " n"]) -> Elimination:
     """Removes the weights of each row one by one, always the cheapest after the others have adapted, until none is left.
 
     The cost is rows * n^3 operations, in n steps of a few batched ones.
@@ -46,15 +53,22 @@ def eliminate(weight: Float64[Tensor, "rows n"], gram: Float64[Tensor, "n n"], p
     Returns:
         Order and costs; zeros come first, at cost 0.
     """
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
-    parts = [_eliminate(rows, inverse, prunable) for rows in weight.split(max(1, _CHUNK_ENTRIES // inverse.numel()))]
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram)).reshape(-1, *gram.shape[-2:])
+    rows = max(1, _CHUNK_ENTRIES // gram.shape[-1] ** 2)
+    chunks = zip(weight.split(rows), _groups(weight, gram).split(rows), strict=True)
+    parts = [_eliminate(part, inverse[groups], prunable) for part, groups in chunks]
     return Elimination(torch.cat([part.order for part in parts]), torch.cat([part.cost for part in parts]))
 
 
-def _eliminate(weight: Float64[Tensor, "rows n"], inverse: Float64[Tensor, "n n"], prunable: Bool[Tensor, " n"]) -> Elimination:
+def _groups(weight: Float64[Tensor, "rows n"], gram: Float64[Tensor, "*groups n n"]) -> Int64[Tensor, " rows"]:
+    """Numbers the group of each row."""
+    return torch.arange(len(weight), device=weight.device) // (len(weight) // gram.shape[:-2].numel())
+
+
+def _eliminate(weight: Float64[Tensor, "rows n"], inverses: Float64[Tensor, "rows n n"], prunable: Bool[Tensor, " n"]) -> Elimination:
     rows, n = weight.shape
     every = torch.arange(rows, device=weight.device)
-    left, inverses = weight.clone(), inverse.expand(rows, n, n).clone()
+    left = weight.clone()
     columns = torch.arange(n, device=weight.device).expand(rows, n)
     fixed = ~prunable.expand(rows, n)
     order: list[Tensor] = []
@@ -96,7 +110,9 @@ def mask_after(elimination: Elimination, counts: Int64[Tensor, " rows"], n: int)
     return mask.scatter_(1, order, torch.arange(order.shape[1], device=order.device) >= counts[:, None])
 
 
-def refit(gram: Float64[Tensor, "n n"], cross: Float64[Tensor, "rows n"], mask: Bool[Tensor, "rows n"]) -> Float64[Tensor, "rows n"]:
+def refit(
+    gram: Float64[Tensor, "*groups n n"], cross: Float64[Tensor, "rows n"], mask: Bool[Tensor, "rows n"]
+) -> Float64[Tensor, "rows n"]:
     """Solves for the weights of every row that minimise w H w^T - 2 c w^T among those in a mask; the others are exactly 0.
 
     Args:
@@ -104,16 +120,16 @@ def refit(gram: Float64[Tensor, "n n"], cross: Float64[Tensor, "rows n"], mask: 
         cross: c = Y X^T.
         mask: which weights may be used.
     """
-    n = len(gram)
+    grams, n = gram.reshape(-1, *gram.shape[-2:]), gram.shape[-1]
     solved: list[Tensor] = []
     rows = max(1, _CHUNK_ENTRIES // n**2)
-    for used, right in zip(mask.to(gram.dtype).split(rows), cross.split(rows), strict=True):
+    for used, right, groups in zip(mask.to(gram.dtype).split(rows), cross.split(rows), _groups(cross, gram).split(rows), strict=True):
         # A removed weight's row and column are those of the identity, so that all rows are systems of one size.
-        system = gram * used[:, :, None] * used[:, None] + torch.diag_embed(1 - used)
+        system = grams[groups] * used[:, :, None] * used[:, None] + torch.diag_embed(1 - used)
         solved.append(torch.cholesky_solve((right * used)[:, :, None], torch.linalg.cholesky(system))[:, :, 0] * used)
     return torch.cat(solved)
 
 
-def squared_error(change: Float64[Tensor, "rows n"], gram: Float64[Tensor, "n n"]) -> Float64[Tensor, " rows"]:
+def squared_error(change: Float64[Tensor, "rows n"], gram: Float64[Tensor, "*groups n n"]) -> Float64[Tensor, " rows"]:
     """Computes ||d X||^2 of each row of a change of weights."""
-    return ((change @ gram) * change).sum(1)
+    return (times(change, gram) * change).sum(1)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ellzero.surgery.calls import Forward, LayerReached, watch_layers
-from ellzero.surgery.layer_matrices import MatrixLayer, bias_of, layer_columns, layer_matrices, output_columns
+from ellzero.surgery.layer_matrices import AnyMatrixLayer, bias_of, by_output, groups_of, layer_columns, layer_matrices, output_columns
 
 _PIECE_ENTRIES = 1 << 23
 """Entries of an unfolded piece of a batch."""
@@ -23,48 +23,49 @@ class Regression:
 
     Attributes:
         name: the layer's name.
-        layer: the layer, a linear one or a convolution of one group.
-        gram: X X^T over all positions taken, in double precision.
+        layer: the layer.
+        gram: X X^T of each group of channels over all positions taken, in double precision.
         cross: Y X^T likewise, where the targets Y come from another network.
         targets: the layer's outputs at the positions taken, one tensor [out, positions] per call.
         positions: which positions of each sample were taken, one tensor per call.
     """
 
     name: str
-    layer: MatrixLayer
-    gram: Float64[Tensor, "n n"]
+    layer: AnyMatrixLayer
+    gram: Float64[Tensor, "groups n n"]
     cross: Float64[Tensor, "out n"]
     targets: list[Tensor] = field(default_factory=list)
     positions: list[Tensor] = field(default_factory=list)
 
     @classmethod
-    def empty(cls, name: str, layer: MatrixLayer) -> "Regression":
+    def empty(cls, name: str, layer: AnyMatrixLayer) -> "Regression":
         """Creates a regression that has seen no inputs."""
         rows, n = weights_and_bias(layer).shape
-        gram = torch.zeros(n, n, dtype=torch.float64, device=layer.weight.device)
+        gram = torch.zeros(groups_of(layer), n, n, dtype=torch.float64, device=layer.weight.device)
         return cls(name, layer, gram, gram.new_zeros(rows, n))
 
 
-def weights_and_bias(layer: MatrixLayer) -> Float64[Tensor, "out n"]:
-    """Returns the matrix of a layer of one group, with the bias, where there is one, as the last column."""
-    (weight,) = layer_matrices(layer)
+def weights_and_bias(layer: AnyMatrixLayer) -> Float64[Tensor, "out n"]:
+    """Returns the matrices of all groups below one another, with the bias, where there is one, as the last column."""
+    weight = layer_matrices(layer).flatten(0, 1)
     bias = bias_of(layer)
     return weight if bias is None else torch.cat((weight, bias.detach().double()[:, None]), 1)
 
 
 @torch.no_grad()
-def write_weights_and_bias_(layer: MatrixLayer, weights: Float64[Tensor, "out n"]) -> None:
+def write_weights_and_bias_(layer: AnyMatrixLayer, weights: Float64[Tensor, "out n"]) -> None:
     """Writes what `weights_and_bias` returns back into a layer."""
     bias = bias_of(layer)
     if bias is not None:
         bias.copy_(weights[:, -1])
         weights = weights[:, :-1]
-    layer.weight.copy_(weights.reshape(layer.weight.shape))
+    view = by_output(layer, layer.weight)
+    view.copy_(weights.reshape(view.shape))
 
 
-def regressors(layer: MatrixLayer, inputs: Float[Tensor, "..."]) -> Float[Tensor, "batch positions n"]:
+def regressors(layer: AnyMatrixLayer, inputs: Float[Tensor, "..."]) -> Float[Tensor, "batch groups positions n"]:
     """Returns what the columns of `weights_and_bias` are multiplied with at every position of the output: 1 for the bias."""
-    rows = layer_columns(layer, inputs)[:, 0].mT
+    rows = layer_columns(layer, inputs).mT
     return rows if bias_of(layer) is None else functional.pad(rows, (0, 1), value=1.0)
 
 
@@ -118,7 +119,7 @@ def _draw_positions(
     count: int, regression: Regression, per_feature: int | None, num_samples: int, generator: torch.Generator | None
 ) -> Int64[Tensor, " positions"]:
     """Draws which of the `count` positions of a call are taken."""
-    wanted = count if per_feature is None else math.ceil(per_feature * len(regression.gram) / max(1, num_samples))
+    wanted = count if per_feature is None else math.ceil(per_feature * regression.gram.shape[-1] / max(1, num_samples))
     drawn = torch.arange(count) if wanted >= count else torch.randperm(count, generator=generator)[:wanted].sort().values
     return drawn.to(regression.gram.device)
 
@@ -132,9 +133,14 @@ def _add_call_(regression: Regression, inputs: Tensor, target: Regression | None
     positions, outputs = source.positions[call], source.targets[call]
     weight = count / len(positions)
     done = 0
-    for piece in inputs.split(max(1, _PIECE_ENTRIES // (len(regression.gram) * count))) if inputs.ndim > 1 else [inputs]:
-        rows = regressors(regression.layer, piece)[:, positions].flatten(0, 1)
-        regression.gram += weight * (rows.T @ rows).double()
+    groups, n, _ = regression.gram.shape
+    for piece in inputs.split(max(1, _PIECE_ENTRIES // (groups * n * count))) if inputs.ndim > 1 else [inputs]:
+        rows = regressors(regression.layer, piece)
+        if rows.shape[2] != count:
+            raise ValueError(f"{regression.name} was called with output_size=, which this method does not know: exclude it with select=")
+        rows = rows[:, :, positions].transpose(0, 1).flatten(1, 2)
+        regression.gram += weight * (rows.mT @ rows).double()
         if target is not None:
-            regression.cross += weight * (outputs[:, done : done + len(rows)] @ rows).double()
-            done += len(rows)
+            part = outputs[:, done : done + rows.shape[1]].unflatten(0, (groups, -1))
+            regression.cross += weight * (part @ rows).double().flatten(0, 1)
+            done += rows.shape[1]
