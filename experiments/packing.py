@@ -63,10 +63,16 @@ def calibrated(folder: Path) -> Iterator[dict[str, Any]]:
     from ellzero.data import load_cifar10, standardised
     from ellzero.quantise.calibrate import Calibrated
 
-    inputs = standardised(load_cifar10(folder, batches=(1,)).inputs[:CALIBRATION_IMAGES])
+    images = standardised(load_cifar10(folder, batches=(1,)).inputs[: 2 * CALIBRATION_IMAGES])
+    inputs, held_out = images.split(CALIBRATION_IMAGES)
     for depth, rates in ((20, (0.8e-4, 1.6e-4, 2.4e-4)), (32, (0.8e-4, 1.6e-4, 2.4e-4)), (56, (1.6e-4,))):
         for rate in rates:
-            yield residual(folder, depth, f"calibrated {rate:g}", lambda _, rate=rate: Calibrated(inputs=inputs, nats_per_kilobyte=rate))
+            yield residual(
+                folder,
+                depth,
+                f"calibrated {rate:g}",
+                lambda _, rate=rate: Calibrated(inputs=inputs, held_out=held_out, nats_per_kilobyte=rate),
+            )
 
 
 def without_data(folder: Path) -> Iterator[dict[str, Any]]:
@@ -81,7 +87,9 @@ def without_data(folder: Path) -> Iterator[dict[str, Any]]:
                 folder,
                 depth,
                 f"no data {rate:g}",
-                lambda model, rate=rate: Calibrated(inputs=synthesised(model), nats_per_kilobyte=rate, damping=0.05),
+                lambda model, rate=rate: Calibrated(
+                    inputs=synthesised(model), held_out=synthesised(model), nats_per_kilobyte=rate, damping=0.05
+                ),
             )
 
 

@@ -30,6 +30,7 @@ _HOMES = {
     "ellzero.pruning": ("ShortestDescription", "Within", "layerwise_prune_", "magnitude_masks", "random_gradient", "tamade"),
     "ellzero.quantise._rescale": ("rescale",),
     "ellzero.quantise.shared_step": ("SharedStep",),
+    "ellzero.quantise.answers": ("Answers",),
     "ellzero.quantise.calibrate": ("Calibrated",),
     "ellzero.quantise.grids": ("LogGrid", "Quantiser", "UniformGrid"),
     "ellzero.quantise.on_grid": ("OnGrid",),

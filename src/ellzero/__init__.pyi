@@ -50,6 +50,7 @@ from ellzero.pruning import (
     tamade as tamade,
 )
 from ellzero.quantise._rescale import rescale as rescale
+from ellzero.quantise.answers import Answers as Answers
 from ellzero.quantise.calibrate import Calibrated as Calibrated
 from ellzero.quantise.grids import LogGrid as LogGrid, Quantiser as Quantiser, UniformGrid as UniformGrid
 from ellzero.quantise.on_grid import OnGrid as OnGrid

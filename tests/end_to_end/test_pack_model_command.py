@@ -126,7 +126,7 @@ def error(path: Path) -> float:
 def test_a_calibrated_network_is_smaller_and_answers_alike(words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     packed = folder / "net.l0"
     assert main(["pack", "net.safetensors", "-q", "-o", "lossless.l0"]) == 0
-    price = ["--nats-per-kilobyte", "2e-6"]
+    price = ["--nats-per-kilobyte", "2e-6", "--answers", "logits"]
     assert main(["pack", "net.safetensors", "--model", "mine_to_pack:Net", "--fold-batchnorm", *price, *words]) == 0
     assert packed.stat().st_size < 0.4 * (folder / "lossless.l0").stat().st_size
     assert error(packed) < 0.15
@@ -139,13 +139,23 @@ def test_a_calibrated_network_is_smaller_and_answers_alike(words: list[str], fol
 
 def test_a_lower_price_is_a_larger_file_that_is_closer(folder: Path) -> None:
     for price in ("1e-6", "1e-3"):
-        words = ["--data", "mine_to_pack:images", "--nats-per-kilobyte", price, "-o", f"{price}.l0"]
+        words = ["--data", "mine_to_pack:images", "--answers", "logits", "--nats-per-kilobyte", price, "-o", f"{price}.l0"]
         assert main(["pack", "net.safetensors", "--model", "mine_to_pack:Net", "-q", *words]) == 0
     fine, coarse = folder / "1e-6.l0", folder / "1e-3.l0"
     assert fine.stat().st_size > coarse.stat().st_size
     assert error(fine) < error(coarse)
     # Without the option, normalisation stays what it was.
     assert torch.equal(lz.load_file(fine)["norm.running_var"], safetensors.torch.load_file(folder / "net.safetensors")["norm.running_var"])
+
+
+def test_a_network_that_answers_differently_is_warned_of_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["pack", "net.safetensors", "--model", "mine_to_pack:Net", "--data", "mine_to_pack:images", "-f"]
+    assert main([*words, "--answers", "logits", "--nats-per-kilobyte", "1e-3"]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2
+    assert said[0].startswith("ellzero: warning: the quantised network answers differently, by ")
+    assert main([*words, "--nats-per-kilobyte", "1e-3"]) == 1
+    assert "answers of shape (35, 5)" in capsys.readouterr().err
 
 
 def test_folding_alone_keeps_the_function_and_goes_before_a_grid(folder: Path) -> None:
@@ -278,6 +288,7 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(
         (["--quantise", "shared", "--error", "0"], "errors lie between 0 and 1"),
         (["--quantise", "calibrated", "--input", "3x8x8"], "say its architecture, --model"),
         (["--lossless", "--quantise", "log"], "--lossless contradicts"),
+        (["--quantise", "log", "--answers", "logits"], "--answers is for calibration"),
         (["--quantise", "log", "--input", "3x8x8"], "--input and --samples are for"),
     ],
 )  # fmt: skip

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from ellzero.archive.entries import SaveReport, write_entries
 from ellzero.archive.sources import image_width as guessed_width
@@ -15,7 +14,7 @@ from ellzero.archive.torch_tensors import from_torch, require_storable
 from ellzero.codec.container import Sink
 from ellzero.codec.network.tensors import Entry, Tied
 from ellzero.files.whole import replacing
-from ellzero.params import Place, overlapping, require_module, same_numbers
+from ellzero.params import Place, kept_exact, require_module, same_numbers
 from ellzero.quantise.calibrate import Calibrated
 from ellzero.quantise.grids import Quantiser
 
@@ -99,25 +98,6 @@ def write_model(file: Sink, model: nn.Module, quantise: Quantiser | None = None,
     first = next((name for name, tensor in state.items() if tensor.ndim >= 2), None)
     widths = {} if first is None or state[first].ndim != 2 else {first: image_width or guessed_width(first, tuple(state[first].shape))}
     return write_entries(file, _entries(state, widths), quantise, kept)
-
-
-def kept_exact(model: nn.Module) -> set[str]:
-    """Lists the names in a model's `state_dict` that no grid may hold.
-
-    These are the names that are not of parameters (running statistics and the like), and parameters that share memory with a buffer, or
-    with another parameter in part: each would have levels of its own for the same numbers, and what a file gives back would depend on the
-    order of its tensors.
-    """
-    state = model.state_dict()
-    buffers = {name for name, _ in model.named_buffers(remove_duplicate=False)}
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    # Names that hooks of `state_dict` make are known by their memory.
-    places = {same_numbers(parameter) for parameter in parameters.values() if not is_lazy(parameter)}
-    kept = {name for name, tensor in state.items() if name in buffers or (name not in parameters and same_numbers(tensor) not in places)}
-    for group in overlapping(state):
-        if not kept.isdisjoint(group) or len({same_numbers(state[name]) for name in group}) > 1:
-            kept.update(group)
-    return kept
 
 
 def _require_tensor(name: object, tensor: object) -> None:

@@ -1,6 +1,6 @@
 """What is regularised: selects parameters by role, names them canonically, counts tied tensors once, finds what shares memory."""
 
-from ellzero.params.memory import Place, overlapping, same_numbers, without_own_memory
+from ellzero.params.memory import Place, kept_exact, overlapping, same_numbers, without_own_memory
 from ellzero.params.parametrizations import WeightNorm, rescaled, weight_norms
 from ellzero.params.roles import Selector, everything, weights
 from ellzero.params.selection import (
@@ -25,6 +25,7 @@ __all__ = [
     "count_parameters",
     "duplicate",
     "everything",
+    "kept_exact",
     "masks_from_zeros",
     "named_parameters",
     "overlapping",

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 Place = tuple[object, ...]
@@ -38,6 +38,25 @@ def overlapping(tensors: Mapping[str, Tensor]) -> Iterator[list[str]]:
         group.append(name)
     if len(group) > 1:
         yield group
+
+
+def kept_exact(model: nn.Module) -> set[str]:
+    """Lists the names in a model's `state_dict` that no grid may hold.
+
+    These are the names that are not of parameters (running statistics and the like), and parameters that share memory with a buffer, or
+    with another parameter in part: each would have levels of its own for the same numbers, and what a file gives back would depend on the
+    order of its tensors.
+    """
+    state = model.state_dict()
+    buffers = {name for name, _ in model.named_buffers(remove_duplicate=False)}
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    # Names that hooks of `state_dict` make are known by their memory.
+    places = {same_numbers(parameter) for parameter in parameters.values() if not is_lazy(parameter)}
+    kept = {name for name, tensor in state.items() if name in buffers or (name not in parameters and same_numbers(tensor) not in places)}
+    for group in overlapping(state):
+        if not kept.isdisjoint(group) or len({same_numbers(state[name]) for name in group}) > 1:
+            kept.update(group)
+    return kept
 
 
 def without_own_memory(missing: Iterable[str], present: Collection[str], tensors: Mapping[str, Tensor]) -> set[str]:

@@ -1,6 +1,7 @@
 """Quantisation of a trained network by what unlabelled inputs show about its layers: no labels, no training."""
 
 import math
+import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,18 +12,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ellzero.params import duplicate
+from ellzero.codec.network.dtypes import DType
+from ellzero.codec.network.stored_grids import worth
+from ellzero.params import duplicate, kept_exact
+from ellzero.quantise.answers import Answers, Reading, compare_answers, first_tensor, read_answers
 from ellzero.quantise.feedback import GramFactor
 from ellzero.quantise.fold_batchnorm import fold_batchnorm_, normalisations
 from ellzero.quantise.grids import Levels, Quantiser, UniformGrid
 from ellzero.quantise.moments import Moments
 from ellzero.quantise.observed import ObservedLayer, observe_layers
-from ellzero.quantise.sensitivity import divergence, first_tensor, sensitivities
+from ellzero.quantise.sensitivity import sensitivities
 from ellzero.quantise.steps import Steps, choose_steps, correct_bias_, input_factor, quantise_weight_
 from ellzero.surgery.calls import Forward, call_model, evaluating, inputs_of, list_batches
 from ellzero.surgery.layer_matrices import layer_matrices
 
 _BITS_PER_KILOBYTE = 8192
+_HELD_OUT = 8
+"""One sample of so many is held out."""
+_ROUNDED = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 class CalibratedModel(NamedTuple):
@@ -63,10 +70,15 @@ class Calibrated:
     original's. Weights of zero stay zero, and so do biases in layers that have such weights: what was pruned stays pruned. Everything
     else, such as recurrent layers and embeddings, goes to `others`.
 
+    What answers are (`Answers`) follows from them where that is clear: probabilities and unit vectors are known, and logits mark a class
+    clearly, another one for other inputs. Where it is not clear, it has to be said. At the end the quantised network is compared with the
+    original on inputs that nothing was fitted to: where their answers differ by more than `max_difference`, a warning says so.
+
     Args:
         inputs: a batch, or a sequence of batches (tensors, tuples of positional arguments, mappings), like those that the network will see.
         nats_per_kilobyte: the exchange rate: how much larger the mean divergence of answers may get for a file 1,024 bytes smaller. It
-            is an estimate on inputs that the network may know too well; on new ones the divergence is often several times that.
+            is an estimate on inputs that the network may know too well; on new ones the divergence is often several times that. It does
+            not scale with the network: the more weights, the more the same rate changes, and a network of many millions needs a lower one.
         fold_batchnorm: folds batch normalisation into the layers before it, for inference: it comes back as weight 1, mean 0 and
             variance 1 - eps.
         damping: fraction of each input's variance that counts as noise; a larger one trusts the inputs less.
@@ -74,12 +86,21 @@ class Calibrated:
         measure: whether each layer's step is corrected by the divergence that its rounding causes, for one run of the network per layer.
         rounds: answers drawn per sample.
         temperature: divides logits before divergences are taken, because networks are too sure of what they were trained on.
+        answers: what the network's answers are; None for what they show.
+        held_out: inputs like `inputs`, for the comparison alone. None takes them from `inputs`: the last batch of four or more, or every
+            eighth sample of at least 16 in a tensor or a mapping of tensors; of anything else nothing is held out, and the comparison sees
+            too little. The same as `inputs` calibrates on all of them.
+        max_difference: the divergence of the quantised network's answers over that of answers to different inputs, above which there is a
+            warning; 1 means that nothing is left of them.
         others: quantises the tensors of all other modules, and biases and normalisation that are not folded.
         forward: how to call the model on a batch.
         seed: draws answers.
 
     Raises:
         ValueError: options out of range, or no inputs.
+
+    Warns:
+        UserWarning: the answers have changed by more than `max_difference`; the message says by how much, and what rate to try.
     """
 
     inputs: Tensor | Mapping[str, Any] | Sequence[Any] = field(repr=False)
@@ -90,17 +111,22 @@ class Calibrated:
     measure: bool = True
     rounds: int = 2
     temperature: float = 3.0
+    answers: Answers | None = None
+    held_out: Tensor | Mapping[str, Any] | Sequence[Any] | None = field(default=None, repr=False)
+    max_difference: float = 0.05
     others: Quantiser = field(default_factory=UniformGrid)
     forward: Forward = call_model
     seed: int = 0
 
     def __post_init__(self) -> None:
-        positive = ("nats_per_kilobyte", "damping", "temperature", "rounds")
+        positive = ("nats_per_kilobyte", "damping", "temperature", "rounds", "max_difference")
         if not all(getattr(self, name) > 0 for name in positive) or not self.rounding_price >= 0:
             values = ", ".join(f"{name}={getattr(self, name)}" for name in (*positive, "rounding_price"))
             raise ValueError(f"{values}: expected positive numbers, a rounding_price of 0 or more")
         if not len(self.inputs):
             raise ValueError("inputs holds no batch: pass a hundred or so samples")
+        if self.held_out is not None and not len(self.held_out):
+            raise ValueError("held_out holds no batch: pass a hundred or so samples, or None")
 
     def apply(self, model: nn.Module) -> CalibratedModel:
         """Quantises a copy of a model.
@@ -112,30 +138,57 @@ class Calibrated:
             The quantised copy, and the quantiser that holds its levels.
 
         Raises:
-            ValueError: the model cannot be copied, or returns no tensor.
+            ValueError: the model cannot be copied, returns no tensor, or its answers cannot be read; see `Answers`.
             TypeError: `model` is not a module.
         """
         quantised = duplicate(model)
-        batches = list_batches(self.inputs)
+        batches, held_out = self._batches()
         with evaluating(quantised):
+            # Of the original, before anything changes.
+            reading = read_answers(self._run(quantised, batches), self.answers, self.temperature)
+            wanted = self._run(quantised, held_out)
             norms = normalisations(quantised, batches[0], self.forward)
             if self.fold_batchnorm:
                 fold_batchnorm_([(quantised.get_submodule(layer), quantised.get_submodule(norm)) for layer, norm in norms.items()])
             layers = observe_layers(quantised, batches, norms, folded=self.fold_batchnorm, forward=self.forward)
-            steps = self._steps(quantised, layers, batches)
+            steps = self._steps(quantised, layers, batches, reading)
             levels: dict[str, Levels] = {}
             for layer in layers:
                 inputs = inputs_of(quantised, layer.layer, batches, forward=self.forward)
                 factor = input_factor(layer, Moments.of(layer.layer, inputs), self.damping)
                 levels.update(quantise_weight_(layer, factor, steps[layer.name], self.rounding_price * self._nats_per_bit))
                 levels.update(correct_bias_(layer, inputs, steps[layer.name]))
-        return CalibratedModel(quantised, LevelsByName(levels=levels, others=self.others))
+            quantiser = LevelsByName(levels=levels, others=self.others)
+            self._compare(_as_stored(quantised, quantiser), held_out, wanted, reading)
+        return CalibratedModel(quantised, quantiser)
+
+    def _batches(self) -> tuple[list[Any], list[Any]]:
+        """Returns the batches to calibrate by, and those to compare on."""
+        batches = list_batches(self.inputs)
+        return _split(batches) if self.held_out is None else (batches, list_batches(self.held_out))
+
+    def _run(self, model: nn.Module, batches: Sequence[Any]) -> list[Tensor]:
+        return [first_tensor(self.forward(model, batch)) for batch in batches]
+
+    def _compare(self, quantised: nn.Module, batches: Sequence[Any], wanted: Sequence[Tensor], reading: Reading) -> None:
+        """Warns where the answers of a quantised network are too far from those wanted."""
+        found = self._run(quantised, batches)
+        difference, words = compare_answers(found, wanted, reading)
+        if difference <= self.max_difference:  # and not where it is no number
+            return
+        rate = self.nats_per_kilobyte * self.max_difference / difference / 2
+        warnings.warn(
+            f"the quantised network answers differently, by {100 * difference:.3g} % of what answers to different inputs differ by "
+            f"({words}), more than max_difference, {100 * self.max_difference:.3g} %, read as {reading.kind.value}; lower "
+            f"nats_per_kilobyte from {self.nats_per_kilobyte:.2g} to about {rate:.1g}, or have `others` round less",
+            stacklevel=3,
+        )
 
     @property
     def _nats_per_bit(self) -> float:
         return self.nats_per_kilobyte / _BITS_PER_KILOBYTE
 
-    def _steps(self, model: nn.Module, layers: Sequence[ObservedLayer], batches: Sequence[Any]) -> dict[str, Steps]:
+    def _steps(self, model: nn.Module, layers: Sequence[ObservedLayer], batches: Sequence[Any], reading: Reading) -> dict[str, Steps]:
         """Chooses the steps of every layer."""
         moments = {layer.name: Moments.of(layer.layer, inputs_of(model, layer.layer, batches, forward=self.forward)) for layer in layers}
         sensitivity = sensitivities(
@@ -146,7 +199,7 @@ class Calibrated:
             forward=self.forward,
             generator=torch.Generator().manual_seed(self.seed),
             rounds=self.rounds,
-            temperature=self.temperature,
+            reading=reading,
         )
         factors = {layer.name: input_factor(layer, moments[layer.name], self.damping) for layer in layers}
         steps = {layer.name: choose_steps(sensitivity[layer.name], factors[layer.name], self._nats_per_bit) for layer in layers}
@@ -154,16 +207,56 @@ class Calibrated:
             return steps
         # The logarithm of the divergence per weight that the rounding of one layer causes; steps are scaled so that its mean over all
         # weights stays as it was.
-        answers = [first_tensor(self.forward(model, batch)) for batch in batches]
+        answers = self._run(model, batches)
         log_nats: dict[str, float] = {}
         for layer in layers:
             with _rounded(layer, factors[layer.name], moments[layer.name], steps[layer.name]):
-                rounded = [first_tensor(self.forward(model, batch)) for batch in batches]
-            nats = sum(float(divergence(answer, reference, self.temperature)) for answer, reference in zip(rounded, answers, strict=True))
+                rounded = self._run(model, batches)
+            nats = sum(float(reading.divergence(answer, reference)) for answer, reference in zip(rounded, answers, strict=True))
             log_nats[layer.name] = math.log(max(nats, 1e-30) / layer.layer.weight.numel())
         sizes = {layer.name: layer.layer.weight.numel() for layer in layers}
         mean = sum(sizes[name] * log_nats[name] for name in sizes) / sum(sizes.values())
         return {name: chosen.scaled(math.exp((mean - log_nats[name]) / 2)) for name, chosen in steps.items()}
+
+
+def _split(batches: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Splits batches into those to calibrate by and those to compare on; the same twice where they cannot be split."""
+    if len(batches) >= 4:
+        return list(batches[:-1]), [batches[-1]]
+    sizes = [_samples(batch) for batch in batches]
+    if 0 in sizes or sum(sizes) < 16:
+        return list(batches), list(batches)
+    chosen = [torch.arange(size) % _HELD_OUT == _HELD_OUT - 1 for size in sizes]
+    kept = [_rows(batch, ~rows) for batch, rows in zip(batches, chosen, strict=True)]
+    held_out = [_rows(batch, rows) for batch, rows in zip(batches, chosen, strict=True) if bool(rows.any())]
+    return kept, held_out
+
+
+def _samples(batch: Any) -> int:
+    """Counts the samples of a batch; 0 where it does not show which dimension is theirs."""
+    tensors: list[Any] = list(batch.values()) if isinstance(batch, Mapping) else [batch]
+    sizes = {len(tensor) if isinstance(tensor, Tensor) and tensor.ndim else 0 for tensor in tensors}
+    return sizes.pop() if len(sizes) == 1 else 0
+
+
+def _rows(batch: Any, rows: Tensor) -> Any:
+    return {name: _rows(tensor, rows) for name, tensor in batch.items()} if isinstance(batch, Mapping) else batch[rows.to(batch.device)]
+
+
+@torch.no_grad()
+def _as_stored(model: nn.Module, quantiser: Quantiser) -> nn.Module:
+    """Copies a model and moves its parameters to the grids of its file, those that calibration does not know as well."""
+    stored = duplicate(model)
+    exact = kept_exact(stored)
+    for name, parameter in stored.named_parameters():
+        if name in exact or parameter.dtype not in _ROUNDED:
+            continue
+        levels = quantiser.quantise(name, parameter.detach().double().cpu().numpy())
+        if levels is not None:
+            rows = parameter.shape[0] if parameter.ndim > 1 else 1
+            values = worth(levels.levels.reshape(-1), levels.grid, DType.F64, rows).view(np.float64).copy()
+            parameter.copy_(torch.from_numpy(values).reshape(parameter.shape))
+    return stored
 
 
 @contextmanager

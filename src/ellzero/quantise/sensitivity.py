@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ellzero.quantise.answers import Reading, first_tensor
 from ellzero.quantise.moments import Moments, pieces
 from ellzero.surgery.calls import Forward
 from ellzero.surgery.layer_matrices import MatrixLayer, groups_of, layer_columns, output_columns
@@ -25,49 +26,6 @@ class Sensitivity(NamedTuple):
     bias: float
 
 
-def first_tensor(output: Any) -> Tensor:
-    """Returns the first tensor of a network's output.
-
-    Raises:
-        ValueError: the output holds no tensor.
-    """
-    if isinstance(output, Tensor):
-        return output
-    parts = output.values() if isinstance(output, Mapping) else output if isinstance(output, (tuple, list)) else ()
-    for part in parts:
-        if isinstance(part, Tensor):
-            return part
-    raise ValueError(f"the model answers {type(output).__name__} without a tensor: pass forward= that returns one")
-
-
-def divergence(answer: Tensor, reference: Tensor, temperature: float) -> Tensor:
-    """Sums over samples how far answers are from others, in nats; the measure whose second derivative `sampled_gradient` samples."""
-    if answer.ndim == 2 and answer.shape[1] > 1:
-        wanted = (reference / temperature).log_softmax(1)
-        return (wanted.exp() * (wanted - (answer / temperature).log_softmax(1))).sum()
-    scale = reference.std(correction=0).square() * max(reference[0].numel(), 1)
-    return (answer - reference).square().sum() / scale.clamp_min(1e-24) / 2
-
-
-def sampled_gradient(answer: Tensor, generator: torch.Generator, temperature: float) -> Tensor:
-    """Draws a random gradient whose covariance is the second derivative of the divergence from the answer.
-
-    Answers [samples, classes] are logits: a class is drawn from their softmax and its log-likelihood differentiated. All others are read
-    as means of Gaussians: random signs over the standard deviation of the answer.
-
-    Args:
-        answer: of the network.
-        generator: draws.
-        temperature: divides logits, because networks are too sure of what they were trained on.
-    """
-    if answer.ndim == 2 and answer.shape[1] > 1:
-        chances = (answer.detach() / temperature).softmax(1)
-        drawn = torch.multinomial(chances.cpu(), 1, generator=generator).to(answer.device)
-        return chances.scatter_add(1, drawn, -torch.ones_like(chances[:, :1])) / temperature
-    signs = torch.randint(0, 2, answer.shape, generator=generator).to(answer) * 2 - 1
-    return signs / (answer.detach().std(correction=0) * max(answer[0].numel(), 1) ** 0.5).clamp_min(1e-12)
-
-
 def sensitivities(
     model: nn.Module,
     batches: Sequence[Any],
@@ -77,7 +35,7 @@ def sensitivities(
     forward: Forward,
     generator: torch.Generator,
     rounds: int,
-    temperature: float,
+    reading: Reading,
 ) -> dict[str, Sensitivity]:
     """Estimates the sensitivity of every layer.
 
@@ -89,7 +47,7 @@ def sensitivities(
         forward: how to call the model on a batch.
         generator: draws answers.
         rounds: answers drawn per sample.
-        temperature: as in `sampled_gradient`.
+        reading: of the model's answers.
     """
     weights, biases = dict.fromkeys(layers, 0.0), dict.fromkeys(layers, 0.0)
     samples = 0
@@ -101,7 +59,7 @@ def sensitivities(
             answer = first_tensor(forward(model, batch))
             samples += len(answer)
             for done in range(1, rounds + 1):
-                probe = sampled_gradient(answer, generator, temperature)
+                probe = reading.sampled_gradient(answer, generator)
                 outputs = [output for _, output in calls.values()]
                 gradients = torch.autograd.grad(answer, outputs, probe, retain_graph=done < rounds)
                 for (name, (inputs, _)), gradient in zip(calls.items(), gradients, strict=True):

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ellzero.archive.load import load_file, load_model, open_file
 from ellzero.archive.save import save_file, save_model
 from ellzero.codec.errors import FormatError, LimitError
+from ellzero.quantise.answers import Answers
 from ellzero.quantise.calibrate import Calibrated
 from ellzero.quantise.grids import LogGrid, UniformGrid
 
@@ -311,7 +312,7 @@ def test_calibration_leaves_layers_alone_whose_memory_is_shared(tmp_path: Path):
     model = nn.Sequential(layer, nn.ReLU(), views)
     model.register_buffer("row", views.weight.data[0])
     with pytest.warns(UserWarning, match=r"2\.weight"):
-        save_model(model, tmp_path / "n.l0", quantise=Calibrated(inputs=torch.randn(32, 6)))
+        save_model(model, tmp_path / "n.l0", quantise=Calibrated(inputs=torch.randn(32, 6), answers=Answers.VALUES))
     loaded = load_file(tmp_path / "n.l0")
     assert torch.equal(loaded["2.weight"], views.weight)
     assert torch.equal(loaded["row"], views.weight[0])

@@ -1,5 +1,7 @@
 import copy
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,15 +10,20 @@ from torch import Tensor, nn
 
 from ellzero.archive.load import load_model
 from ellzero.archive.save import save_model
-from ellzero.quantise.calibrate import Calibrated, LevelsByName
+from ellzero.quantise.answers import Answers, Reading, read_answers
+from ellzero.quantise.calibrate import Calibrated, LevelsByName, _split
 from ellzero.quantise.feedback import RoundingPrice, bits_of_levels, factorise, round_with_feedback
 from ellzero.quantise.fold_batchnorm import fold_batchnorm_, normalisations
 from ellzero.quantise.grids import UniformGrid
 from ellzero.quantise.moments import Moments
 from ellzero.quantise.observed import mean_output, observe_layers
-from ellzero.quantise.sensitivity import divergence, sampled_gradient, sensitivities
+from ellzero.quantise.sensitivity import sensitivities
 from ellzero.surgery.calls import call_model, inputs_of
 from ellzero.surgery.layer_matrices import layer_columns, layer_matrices, output_columns
+
+# An untrained network's answers mark no class, and rates are chosen here to change much.
+LOGITS = Reading(kind=Answers.LOGITS)
+UNTRAINED: Any = {"answers": Answers.LOGITS, "max_difference": 1e9}
 
 
 class Convolutions(nn.Module):
@@ -208,7 +215,7 @@ def test_normalisations_that_others_share_or_feed_are_left_alone() -> None:
 @pytest.mark.parametrize("fold", [True, False])
 def test_the_mean_of_every_layers_output_is_the_originals(network: Convolutions, images: Tensor, fold: bool) -> None:
     # Biases on a grid so fine that it does not show: sensitivity of biases grows with nothing, so the grid is refined by hand.
-    options = Calibrated(inputs=images, nats_per_kilobyte=1e-2, fold_batchnorm=fold, measure=False)
+    options = Calibrated(inputs=images, held_out=images, **UNTRAINED, nats_per_kilobyte=1e-2, fold_batchnorm=fold, measure=False)
     quantised = options.apply(network).model
     norms = normalisations(network, images, call_model)
     reference = network
@@ -236,7 +243,7 @@ def test_the_mean_of_every_layers_output_is_the_originals(network: Convolutions,
 
 @pytest.mark.parametrize("fold", [True, False])
 def test_what_a_file_gives_back_is_the_quantised_model(network: Convolutions, images: Tensor, tmp_path: Path, fold: bool) -> None:
-    options = Calibrated(inputs=[images[:20], images[20:]], nats_per_kilobyte=1e-2, fold_batchnorm=fold)
+    options = Calibrated(inputs=[images[:20], images[20:]], **UNTRAINED, nats_per_kilobyte=1e-2, fold_batchnorm=fold)
     quantised, quantiser = options.apply(network)
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     save_model(network, tmp_path / "a.l0", quantise=options)
@@ -253,7 +260,7 @@ def test_what_a_file_gives_back_is_the_quantised_model(network: Convolutions, im
 
 
 def test_less_is_lost_than_by_plain_rounding_to_the_same_steps(network: Convolutions, images: Tensor, generator: torch.Generator) -> None:
-    quantised, quantiser = Calibrated(inputs=images, nats_per_kilobyte=3e-2, rounding_price=0).apply(network)
+    quantised, quantiser = Calibrated(inputs=images, **UNTRAINED, nats_per_kilobyte=3e-2, rounding_price=0).apply(network)
     assert isinstance(quantiser, LevelsByName)
     fresh = torch.randn(200, 3, 10, 10, generator=generator)
     with torch.no_grad():
@@ -265,7 +272,7 @@ def test_less_is_lost_than_by_plain_rounding_to_the_same_steps(network: Convolut
             step = levels.grid.steps[0]
             tensor.copy_(torch.round(tensor / step) * step)
         plain = network(fresh)
-    assert divergence(found, wanted, 1.0) < divergence(plain, wanted, 1.0)
+    assert LOGITS.divergence(found, wanted) < LOGITS.divergence(plain, wanted)
 
 
 @pytest.mark.parametrize("fold", [True, False])
@@ -277,7 +284,7 @@ def test_a_pruned_network_stays_pruned(network: Convolutions, images: Tensor, ge
         network.grouped.bias[:5] = 0
         network.head.bias[1:] = 0
         network.head.weight[2] = 0
-    quantised, _ = Calibrated(inputs=images, nats_per_kilobyte=1e-3, fold_batchnorm=fold).apply(network)
+    quantised, _ = Calibrated(inputs=images, **UNTRAINED, nats_per_kilobyte=1e-3, fold_batchnorm=fold).apply(network)
     for name, parameter in network.named_parameters():
         # Folding moves biases into the normalisation, whose own are what adds to the layers before it then.
         if not (fold and name in {"grouped.bias", "norm.bias", "biased.bias"}):
@@ -289,7 +296,7 @@ def test_a_pruned_network_stays_pruned(network: Convolutions, images: Tensor, ge
 def test_biases_of_zero_among_weights_that_are_not_pruned_bring_means_back(network: Convolutions, images: Tensor) -> None:
     with torch.no_grad():
         network.head.bias.zero_()
-    quantised, _ = Calibrated(inputs=images, nats_per_kilobyte=1e-1).apply(network)
+    quantised, _ = Calibrated(inputs=images, **UNTRAINED, nats_per_kilobyte=1e-1).apply(network)
     assert quantised.head.bias.any()
 
 
@@ -302,7 +309,7 @@ def test_feedback_loses_less_than_plain_rounding_where_nine_weights_of_ten_may_n
             layer.weight *= 10
             layer.weight[torch.rand(layer.weight.shape, generator=generator) < 0.9] = 0
             layer.bias.zero_()
-    quantised, quantiser = Calibrated(inputs=mixed, nats_per_kilobyte=1e-3).apply(network)
+    quantised, quantiser = Calibrated(inputs=mixed, **UNTRAINED, nats_per_kilobyte=1e-3).apply(network)
     assert isinstance(quantiser, LevelsByName)
     plain = copy.deepcopy(network)
     with torch.no_grad():
@@ -310,14 +317,14 @@ def test_feedback_loses_less_than_plain_rounding_where_nine_weights_of_ten_may_n
             tensor, step = plain.get_parameter(name), levels.grid.steps[0]
             tensor.copy_(torch.round(tensor / step) * step)
         wanted, found, rounded = network(mixed), quantised(mixed), plain(mixed)
-    assert divergence(found, wanted, 1.0) < divergence(rounded, wanted, 1.0)
+    assert LOGITS.divergence(found, wanted) < LOGITS.divergence(rounded, wanted)
 
 
 def test_other_networks_fall_back(tmp_path: Path, generator: torch.Generator) -> None:
     torch.manual_seed(0)
     model = Recurrent().eval()
     tokens = torch.randint(0, 20, (16, 7), generator=generator)
-    result = Calibrated(inputs=tokens, nats_per_kilobyte=1e-3, others=UniformGrid(error=0.1)).apply(model)
+    result = Calibrated(inputs=tokens, nats_per_kilobyte=1e-3, max_difference=1, others=UniformGrid(error=0.1)).apply(model)
     assert isinstance(result.quantiser, LevelsByName)
     assert set(result.quantiser.levels) == {"narrow.weight"}
     save_model(result.model, tmp_path / "a.l0", quantise=result.quantiser)
@@ -327,14 +334,24 @@ def test_other_networks_fall_back(tmp_path: Path, generator: torch.Generator) ->
     assert 0.03 < float(change.norm() / model.lstm.weight_hh_l0.detach().norm()) < 0.13
 
 
-def test_sampled_gradients_have_the_divergences_second_derivative(generator: torch.Generator) -> None:
+@pytest.mark.parametrize("kind", list(Answers))
+def test_sampled_gradients_have_the_divergences_second_derivative(kind: Answers, generator: torch.Generator) -> None:
+    reading = Reading(kind=kind, temperature=2.0, scale=0.3)
     answer = torch.randn(1, 4, generator=generator, dtype=torch.float64)
-    drawn = sampled_gradient(answer.expand(200_000, 4), generator, 2.0)
-    wanted = torch.autograd.functional.hessian(lambda logits: divergence(logits, answer, 2.0), answer)[0, :, 0]
-    torch.testing.assert_close(drawn.T @ drawn / len(drawn), wanted, rtol=0.05, atol=2e-3)
+    answer = answer.softmax(1) if kind is Answers.PROBABILITIES else answer
+    drawn = reading.sampled_gradient(answer.expand(200_000, 4), generator)
+    wanted = torch.autograd.functional.hessian(lambda moved: reading.divergence(moved, answer), answer)[0, :, 0]
+    torch.testing.assert_close(drawn.T @ drawn / len(drawn), wanted, rtol=0.05, atol=3e-3 * float(wanted.abs().max()) + 2e-3)
+
+
+@pytest.mark.parametrize("kind", [Answers.VALUES, Answers.EMBEDDINGS])
+def test_answers_of_any_shape_are_values_or_embeddings(kind: Answers, generator: torch.Generator) -> None:
     image = torch.randn(3, 2, 5, generator=generator, dtype=torch.float64)
-    wanted = torch.autograd.functional.hessian(lambda one: divergence(one, image, 1.0), image).reshape(30, 30)
-    drawn = torch.stack([sampled_gradient(image, generator, 1.0).flatten() for _ in range(4000)])
+    reading = read_answers([image], kind, 1.0)
+    assert float(reading.divergence(image, image.roll(1, 0))) == pytest.approx(3.0)
+    wanted = torch.autograd.functional.hessian(lambda one: reading.divergence(one, image), image).reshape(30, 30)
+    drawn = torch.stack([reading.sampled_gradient(image, generator).flatten() for _ in range(4000)])
+    # A divergence is a sum over samples, which are drawn at once and with signs of their own.
     torch.testing.assert_close(drawn.T @ drawn / len(drawn), wanted, rtol=0.1, atol=0.1 * float(wanted.max()))
 
 
@@ -344,7 +361,7 @@ def test_sensitivity_predicts_the_divergence_of_small_noise(generator: torch.Gen
     inputs = torch.randn(300, 10, generator=generator)
     layers = {"0": model[0], "2": model[2]}
     seen = {name: Moments.of(layer, inputs_of(model, layer, [inputs], forward=call_model)) for name, layer in layers.items()}
-    found = sensitivities(model, [inputs], layers, seen, forward=call_model, generator=generator, rounds=8, temperature=1.0)
+    found = sensitivities(model, [inputs], layers, seen, forward=call_model, generator=generator, rounds=8, reading=LOGITS)
     with torch.no_grad():
         answer = model(inputs)
         for name, layer in layers.items():
@@ -354,7 +371,7 @@ def test_sensitivity_predicts_the_divergence_of_small_noise(generator: torch.Gen
                 shift = noise.double() @ seen[name].mean[0]
                 layer.weight += noise
                 layer.bias -= shift.float()
-                caused += float(divergence(model(inputs), answer, 1.0)) / len(inputs) / 40
+                caused += float(LOGITS.divergence(model(inputs), answer)) / len(inputs) / 40
                 layer.weight -= noise
                 layer.bias += shift.float()
             variance = float(seen[name].covariance[0].diagonal().mean())
@@ -367,3 +384,144 @@ def test_bad_options_are_refused() -> None:
         Calibrated(inputs=[])
     with pytest.raises(ValueError, match="damping=0"):
         Calibrated(inputs=torch.zeros(1, 2), damping=0)
+
+
+class Embedding(nn.Module):
+    """A network of embeddings, of unit length or not."""
+
+    def __init__(self, *, unit: bool) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(64, 384), nn.ReLU(), nn.Linear(384, 384), nn.ReLU(), nn.Linear(384, 128))
+        self.unit = unit
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        vectors = self.layers(inputs)
+        return nn.functional.normalize(vectors, dim=1) if self.unit else vectors
+
+
+@pytest.fixture(scope="module")
+def embedding() -> Embedding:
+    """Trained by contrast for some steps: two noisy views of an input are to be close, and far from all others."""
+    torch.manual_seed(0)
+    model = Embedding(unit=True)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for _ in range(40):
+        inputs = torch.randn(256, 64)
+        one, other = (model(inputs + 0.3 * torch.randn(256, 64)) for _ in range(2))
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(one @ other.T / 0.1, torch.arange(256)).backward()
+        optimizer.step()
+    return model.eval()
+
+
+def cosine(model: nn.Module, other: nn.Module) -> float:
+    fresh = torch.randn(512, 64, generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        return float(nn.functional.cosine_similarity(model(fresh), other(fresh)).mean())
+
+
+def test_a_network_of_embeddings_keeps_its_directions(embedding: Embedding, generator: torch.Generator) -> None:
+    inputs = torch.randn(256, 64, generator=generator)
+    assert cosine(embedding, Calibrated(inputs=inputs).apply(embedding).model) > 0.96
+    plain = copy.deepcopy(embedding)
+    plain.unit = False
+    with pytest.raises(ValueError, match=r"not clear what answers of shape \(224, 128\) are.*answers=Answers.EMBEDDINGS"):
+        Calibrated(inputs=inputs).apply(plain)
+    assert cosine(plain, Calibrated(inputs=inputs, answers=Answers.EMBEDDINGS).apply(plain).model) > 0.96
+    with pytest.warns(UserWarning, match=r"answers differently, by \d+(\.\d+)? %.*read as logits; lower nats_per_kilobyte from 0.00016"):
+        quantised = Calibrated(inputs=inputs, answers=Answers.LOGITS).apply(plain).model
+    assert cosine(plain, quantised) < 0.5
+    with pytest.warns(UserWarning, match=r"a mean cosine of 0\.\d+ between old and new, 32 samples.*read as embeddings"):
+        Calibrated(inputs=inputs, nats_per_kilobyte=3e-3).apply(embedding)
+
+
+def test_the_rate_that_a_warning_names_is_low_enough(embedding: Embedding, generator: torch.Generator) -> None:
+    inputs = torch.randn(256, 64, generator=generator)
+    with pytest.warns(UserWarning, match="answers differently") as caught:
+        Calibrated(inputs=inputs, nats_per_kilobyte=3e-3, measure=False).apply(embedding)
+    rate = re.search(r"to about (\S+),", str(caught[0].message))
+    assert rate is not None
+    Calibrated(inputs=inputs, nats_per_kilobyte=float(rate[1]), measure=False).apply(embedding)
+
+
+class Classifier(nn.Module):
+    """Classes by the nearest of five centres, as logits or as probabilities."""
+
+    def __init__(self, *, softmax: bool) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.first, self.head = nn.Linear(20, 200), nn.Linear(200, 5)
+        self.softmax = softmax
+        with torch.no_grad():
+            self.first.weight.copy_(torch.randn(200, 20, generator=generator) / 20**0.5)
+            self.head.weight.copy_(torch.randn(5, 200, generator=generator) / 4)
+            self.first.bias.zero_()
+            self.head.bias.zero_()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits = self.head(torch.relu(self.first(inputs)))
+        return logits.softmax(1) if self.softmax else logits
+
+
+def test_probabilities_are_read_as_the_logits_that_they_come_from(generator: torch.Generator) -> None:
+    inputs, fresh = torch.randn(128, 20, generator=generator), torch.randn(500, 20, generator=generator)
+    nats = []
+    for softmax in (False, True):
+        quantised = Calibrated(inputs=inputs).apply(Classifier(softmax=softmax)).model
+        assert isinstance(quantised, Classifier)
+        quantised.softmax = False
+        with torch.no_grad():
+            nats.append(float(LOGITS.divergence(quantised(fresh), Classifier(softmax=False)(fresh))) / 500)
+    assert nats[1] == pytest.approx(nats[0], rel=0.3)
+
+
+def test_what_answers_show_is_found_and_what_they_do_not_show_is_asked(generator: torch.Generator) -> None:
+    rows = torch.randn(40, 6, generator=generator)
+    assert read_answers([8 * rows], None, 3.0).kind is Answers.LOGITS
+    assert read_answers([(8 * rows).log_softmax(1)], None, 3.0).kind is Answers.LOGITS
+    assert read_answers([rows.softmax(1)[:20], rows.softmax(1)[20:]], None, 3.0).kind is Answers.PROBABILITIES
+    assert read_answers([nn.functional.normalize(rows, dim=1)], None, 3.0).kind is Answers.EMBEDDINGS
+    for values in (rows[:, :1], rows[:, 0], rows[:, :, None]):
+        assert read_answers([values], None, 3.0).kind is Answers.VALUES
+    constant = 100 * nn.functional.one_hot(torch.full((40,), 3), 6) + 0.01 * rows  # an outlier dimension, as in language models
+    for unclear in (rows / 3, rows.sigmoid(), constant):
+        with pytest.raises(ValueError, match="not clear"):
+            read_answers([unclear], None, 3.0)
+    assert read_answers([rows / 3], Answers.LOGITS, 3.0).kind is Answers.LOGITS
+
+
+def test_answers_that_cannot_be_read_are_refused(generator: torch.Generator) -> None:
+    rows = torch.randn(40, 6, generator=generator)
+    with pytest.raises(ValueError, match="not finite"):
+        read_answers([rows / 0], None, 3.0)
+    for kind in Answers:
+        with pytest.raises(ValueError, match="the same to all inputs"):
+            read_answers([rows[:1].softmax(1).expand(40, 6)], kind, 3.0)
+    with pytest.raises(ValueError, match=r"answers of shape \(40, 6, 1\) are read as logits"):
+        read_answers([rows[:, :, None]], Answers.LOGITS, 3.0)
+    with pytest.raises(ValueError, match="a single sample"):
+        read_answers([rows[:1]], None, 3.0)
+
+
+def test_values_count_in_units_of_how_they_vary_and_not_of_how_large_they_are(generator: torch.Generator) -> None:
+    rows = torch.randn(40, 3, generator=generator)
+    offset = torch.tensor([1000.0, 0.0, -50.0])
+    assert read_answers([rows + offset], Answers.VALUES, 3.0).scale == pytest.approx(
+        read_answers([rows], Answers.VALUES, 3.0).scale, rel=1e-3
+    )
+
+
+def test_what_is_compared_on_is_held_out() -> None:
+    rows = torch.arange(64.0).reshape(32, 2)
+    kept, held_out = _split([rows])
+    assert torch.equal(held_out[0], rows[7::8])
+    assert len(kept[0]) == 28
+    kept, held_out = _split([{"a": rows, "b": rows[:, 0]}])
+    assert [len(kept[0]["a"]), len(held_out[0]["b"])] == [28, 4]
+    kept, held_out = _split([rows, rows + 1, rows + 2, rows + 3])
+    assert [len(kept), len(held_out)] == [3, 1]
+    assert torch.equal(held_out[0], rows + 3)
+    # Which dimension is that of samples is not known of these.
+    for batches in ([(rows, rows)], [rows[:12]], [{"a": rows, "b": rows[:5]}], [{"a": rows, "b": 3}]):
+        kept, held_out = _split(batches)
+        assert kept == held_out == batches

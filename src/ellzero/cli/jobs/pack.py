@@ -86,6 +86,8 @@ def check(options: Pack) -> None:
         raise UsageError("calibration and --fold-batchnorm run the network: say its architecture, --model NAME or module:factory")
     if runs and options.data is None and options.input is None:
         raise UsageError("the network is run on inputs: say where they are, --data, or the shape of one, such as --input 3x32x32")
+    if options.answers is not None and not options.calibrated:
+        raise UsageError("--answers is for calibration: add --data or --quantise calibrated, or drop it")
     if options.samples is not None and options.samples < 2:
         raise UsageError(f"--samples {options.samples}: expected at least 2")
     if not 0 < options.nats_per_kilobyte < math.inf:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import warnings
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ellzero.archive.entries import SaveReport, write_entries
-from ellzero.archive.save import kept_exact, write_model
+from ellzero.archive.save import write_model
 from ellzero.archive.sources import tensors_of
 from ellzero.archive.torch_checkpoints import Say, say_nothing
 from ellzero.archive.torch_tensors import from_torch, to_torch
@@ -23,7 +24,8 @@ from ellzero.cli.options.pack import Pack
 from ellzero.codec.container import Sink
 from ellzero.codec.network.tensors import Entry, QuantisedTensor, Tied
 from ellzero.data import Dataset, load_images
-from ellzero.params import without_own_memory
+from ellzero.params import kept_exact, without_own_memory
+from ellzero.quantise.answers import Answers
 from ellzero.quantise.calibrate import Calibrated
 from ellzero.quantise.fold_batchnorm import fold_batchnorm_, normalisations
 from ellzero.quantise.grids import UniformGrid
@@ -32,7 +34,7 @@ from ellzero.surgery.calls import call_model, evaluating
 from ellzero.training.batches import plain_batches
 from ellzero.training.problem import Problem
 
-SAMPLES, MADE_UP = 128, 64
+SAMPLES, MADE_UP, HELD_OUT = 128, 64, 16
 # Synthetic inputs are trusted less. Chosen on training images.
 DAMPING, MADE_UP_DAMPING = 0.01, 0.05
 
@@ -51,20 +53,25 @@ def pack_model(options: Pack, file: Sink, *, calibrate: bool) -> SaveReport:
     """
     name = options.model if options.model is not None else architecture_of_run(options.network)
     model = load_tensors(network(name, 0), options.network, name, notes(options))
-    inputs = None if options.data is None else calibration_inputs(options.data, name, model, options.samples or SAMPLES)
     if calibrate:
-        damping = DAMPING if inputs is not None else MADE_UP_DAMPING
-        if inputs is None:
-            inputs = [synthetic_inputs(model, shape_of(options.input or ""), count=options.samples or MADE_UP)]
+        damping = DAMPING if options.data is not None else MADE_UP_DAMPING
+        if options.data is not None:
+            inputs, held_out = calibration_inputs(options.data, name, model, options.samples or SAMPLES)
+        else:
+            shape = shape_of(options.input or "")
+            inputs = [synthetic_inputs(model, shape, count=options.samples or MADE_UP)]
+            held_out = [synthetic_inputs(model, shape, count=HELD_OUT, seed=1)]
         # What no layer here has is moved by weight error.
         quantise = Calibrated(
             inputs=inputs,
             nats_per_kilobyte=options.nats_per_kilobyte,
             fold_batchnorm=options.fold_batchnorm,
             damping=damping,
+            answers=_answers(options, name),
+            held_out=held_out,
             others=UniformGrid(error=options.error, vectors=options.error / 10),
         )
-        with _one_line(name):
+        with _one_line(name), _said(notes(options)):
             return write_model(file, *quantise.apply(model))
     sample = torch.zeros(2, *shape_of(options.input or ""))
     with _one_line(name), evaluating(model):
@@ -163,14 +170,17 @@ def load_tensors(model: nn.Module, path: Path, name: str, say: Say = say_nothing
     return model.eval()
 
 
-def calibration_inputs(data: str, name: str, model: nn.Module, samples: int) -> list[Any]:
-    """Finds inputs to calibrate by.
+def calibration_inputs(data: str, name: str, model: nn.Module, samples: int) -> tuple[list[Any], list[Any] | None]:
+    """Finds inputs to calibrate by, and others to compare on.
 
     Args:
         data: a data set's folder or name, or `module:function` that returns a batch, batches, or a `Problem`.
         name: the network's name, which decides what data set a folder holds; see `dataset_for`.
         model: the network.
-        samples: the number of inputs that are taken from the beginning of a data set or a `Problem`.
+        samples: the number of inputs that are taken from the beginning of a data set or a `Problem`; as many after them are held out.
+
+    Returns:
+        Batches for both; None for the latter where they are to come from the former, as `Calibrated` does it.
 
     Raises:
         ValueError: the function returns something else, or no batch.
@@ -181,30 +191,34 @@ def calibration_inputs(data: str, name: str, model: nn.Module, samples: int) -> 
         if isinstance(loaded, Problem):
             return _inputs_of(plain_batches(loaded.train), samples)
         if isinstance(loaded, Tensor | Mapping):
-            return [loaded]
+            return [loaded], None
         if not isinstance(loaded, Iterable):
             raise ValueError(f"{data} returned {type(loaded).__name__}, expected a batch, batches, or ellzero.Problem")
         batches = list(cast("Iterable[Any]", loaded))
         if not batches:
             raise ValueError(f"{data} returned no batch: a hundred or so inputs are wanted")
-        return batches
+        return batches, None
     dataset, directory = dataset_for(name, None if data == Dataset.DIGITS.value else data)
     images = load_images(dataset, directory)
-    images = images.take(torch.arange(min(samples, len(images))))
+    images = images.take(torch.arange(min(2 * samples, len(images))))
     if wants_channels(model) and images.inputs.ndim == 3:
         images = replace(images, inputs=images.inputs[:, None])
     return _inputs_of(resident(images), samples)
 
 
-def _inputs_of(batches: Iterable[Any], samples: int) -> list[Tensor]:
-    """Takes the first inputs of batches of inputs and targets."""
-    taken: list[Tensor] = []
+def _inputs_of(batches: Iterable[Any], samples: int) -> tuple[list[Any], list[Any] | None]:
+    """Takes the first inputs of batches of inputs and targets, and holds out as many of those that follow."""
+    parts: tuple[list[Any], list[Any]] = [], []
+    taken = 0
     for inputs, _ in batches:
-        taken.append(inputs[:samples])
-        samples -= len(taken[-1])
-        if samples == 0:
+        for part, end in zip(parts, (samples, 2 * samples), strict=True):
+            piece = inputs[max(end - samples - taken, 0) : max(end - taken, 0)]
+            if len(piece):
+                part.append(piece)
+        taken += len(inputs)
+        if taken >= 2 * samples:
             break
-    return taken
+    return parts[0], parts[1] or None
 
 
 def shape_of(text: str) -> tuple[int, ...]:
@@ -216,6 +230,23 @@ def shape_of(text: str) -> tuple[int, ...]:
     if not re.fullmatch(r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8})*", text):
         raise UsageError(f"--input {text}: expected the shape of one input without the batch, such as 3x32x32 or 784")
     return tuple(int(number) for number in text.split("x"))
+
+
+def _answers(options: Pack, name: str) -> Answers | None:
+    """Says what the network's answers are: as it is told, and logits for the classifiers that have a name here."""
+    if options.answers is not None:
+        return Answers(options.answers.value)
+    return None if ":" in name else Answers.LOGITS
+
+
+@contextmanager
+def _said(say: Say) -> Generator[None]:
+    """Says warnings as lines of a command's own."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in caught:
+        say(f"ellzero: warning: {warning.message}")
 
 
 @contextmanager

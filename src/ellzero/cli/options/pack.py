@@ -17,6 +17,15 @@ class GridName(enum.Enum):
     CALIBRATED = "calibrated"
 
 
+class AnswersName(enum.Enum):
+    """What answers may be said to be on the command line."""
+
+    LOGITS = "logits"
+    PROBABILITIES = "probabilities"
+    EMBEDDINGS = "embeddings"
+    VALUES = "values"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pack:
     """Packs a network into a small file: lossless, or with its weights on a grid.
@@ -64,6 +73,9 @@ class Pack:
     """Shape of one input, such as 3x32x32, for --quantise calibrated and --fold-batchnorm without --data."""
     nats_per_kilobyte: float = 1.6e-4
     """How far the answers may move, in nats of divergence, for each kilobyte that calibration saves."""
+    answers: AnswersName | None = None
+    """What the network's answers are, for calibration: logits or probabilities of classes, embeddings compared by their cosine, or values;
+    by default what they show, where that is clear."""
     fold_batchnorm: bool = False
     """Fold batch normalisation into the layers before it, for inference; the architecture stays the same."""
     force: Annotated[bool, tyro.conf.arg(aliases=["-f"])] = False
