@@ -4,8 +4,9 @@ import math
 import pytest
 
 from ellzero.methods import DRR, RL1, Cosine, geometric
+from ellzero.training.distill import Distill
 from ellzero.training.plan import FinalPrune, Plan, Truncate, prelude_stage, sparse_stages, value_of
-from ellzero.training.recipe import Anneal, Cycles, Epochs, GridTraining, Recipe, Warm
+from ellzero.training.recipe import Anneal, Cycles, Epochs, GridTraining, Recipe, Saturation, Warm
 from ellzero.types import Phase
 
 DRR_HERE, RL1_HERE = DRR(alpha=1e-4, proximal=True), RL1(alpha=1e-4, proximal=True)
@@ -100,3 +101,30 @@ def test_cosine_begins_at_the_start_and_ends_at_the_end():
 def test_negative_epochs_are_refused():
     with pytest.raises(ValueError, match="prelude=-1"):
         Epochs(prelude=-1)
+
+
+@pytest.mark.parametrize(
+    ("make", "bad", "good"),
+    [
+        (Cycles, {"start": 0}, {"start": 1}),
+        (Cycles, {"count": 0}, {"count": 1}),
+        (Cycles, {"epochs": -1}, {"epochs": 0}),
+        (Cycles, {"regrow": -0.1}, {"regrow": 0.0}),
+        (Saturation, {"window": 4}, {"window": 6}),
+        (Saturation, {"window": 7}, {"window": 8}),
+        (Saturation, {"every": 0}, {"every": 1}),
+        (GridTraining, {"epochs": 0}, {"epochs": 1}),
+        (GridTraining, {"saves": 1.0}, {"saves": 0.0}),
+        (Epochs, {"regularise": -1}, {"regularise": 0}),
+        (Epochs, {"fine_tune": -1}, {"fine_tune": 0}),
+        (Distill, {"weight": -0.1}, {"weight": 0.0}),
+        (Distill, {"weight": 1.1}, {"weight": 1.0}),
+        (Distill, {"temperature": 0.0}, {"temperature": 0.1}),
+    ],
+    ids=repr,
+)
+def test_each_number_is_refused_below_its_least_and_taken_there(make, bad, good):
+    ((name, value),) = bad.items()
+    with pytest.raises(ValueError, match=rf"{make.__name__}\(.*{name}={value}"):
+        make(**bad)
+    make(**good)
