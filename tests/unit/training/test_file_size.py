@@ -7,7 +7,15 @@ from torch import nn
 from ellzero.params import count_nonzeros, everything, select_parameters
 from ellzero.quantise.grids import LogGrid
 from ellzero.targets import Bytes
-from ellzero.training.file_size import Named, coded_bytes, expected_nonzeros, magnitudes_of, prune_smallest_to_fit_, weight_bits
+from ellzero.training.file_size import (
+    Named,
+    cell_shares,
+    coded_bytes,
+    expected_nonzeros,
+    magnitudes_of,
+    prune_smallest_to_fit_,
+    weight_bits,
+)
 
 
 def model() -> nn.Module:
@@ -67,6 +75,17 @@ def test_a_weight_costs_less_where_many_others_are() -> None:
     assert bits.shape == alive.shape
     assert float(bits[0, 0]) < float(bits[10, 0]) < float(bits[10, 20])
     assert float(bits.min()) >= 4.0
+
+
+def test_shares_of_cells_are_those_of_row_and_column_in_float64() -> None:
+    """Of eight cells three are used: 3.5 / 9 of all, and so much is added to the counts of each row and column."""
+    shares = cell_shares(torch.tensor([[True, True, False, False], [True, False, False, False]]))
+    of_all = 3.5 / 9
+    rows = [(2 + of_all) / 5, (1 + of_all) / 5]
+    columns = [(2 + of_all) / 3, (1 + of_all) / 3, of_all / 3, of_all / 3]
+    expected = torch.tensor([[row * column / of_all for column in columns] for row in rows], dtype=torch.float64)
+    assert shares.dtype == torch.float64
+    torch.testing.assert_close(shares, expected, rtol=1e-14, atol=0)
 
 
 def test_to_prune_the_dear_saves_more_than_to_prune_the_cheap() -> None:

@@ -223,6 +223,13 @@ def test_saturation_ends_phases_by_appendix_g():
     assert all(6 <= length < 60 for length in lengths)
 
 
+def test_units_that_die_within_a_phase_are_removed_within_it():
+    result = run(method=RL1(alpha=3e-2, proximal=True), target=NonZeros(100), epochs=Epochs(prelude=1, regularise=4, fine_tune=1))
+    live = [entry.live_parameters for entry in result.history if entry.stage == "regularise"]
+    assert live[0] == 1990
+    assert live[-1] < 0.9 * 1990
+
+
 def test_a_phase_is_judged_by_its_own_losses():
     """All losses are those of a network that stands still, so every window of six says stop; but a phase has to have had six epochs."""
     until = Saturation(window=6, every=1, max_regularise=10, max_fine_tune=10)
@@ -325,10 +332,13 @@ def test_cycles_within_masks_by_saliency(regrow):
     seen = run(target=NonZeros(200), cycles=cycles, anneal=Anneal(epochs=1, finish_epochs=0))
     assert seen.nonzeros <= 200
     by_stage = {entry.stage: entry for entry in seen.history}
+    regrown: list[bool] = []
     for number, keep in enumerate((900, 424, 200), start=1):
         entry = by_stage[f"cycle {number}"]
         assert entry.nonzeros <= round(keep * (1 + regrow))
         assert entry.alpha == pytest.approx(2e-3 - 0.5e-3 * (number - 1))
+        regrown.append(entry.nonzeros > keep)
+    assert any(regrown) == (regrow > 0)
 
 
 def test_second_moments_are_needed_to_rank_by_saliency():
