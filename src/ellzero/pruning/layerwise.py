@@ -21,6 +21,7 @@ from ellzero.distributed import canonical_paths
 from ellzero.params import Selector, select_parameters, weights
 from ellzero.pruning.layer_problem import Allocation, Budget, LayerProblem, choose_, first_samples, num_samples
 from ellzero.pruning.regression import Regression, add_up_, weights_and_bias
+from ellzero.surgery.batch_statistics import MAX_SHIFT, BatchStatistics
 from ellzero.surgery.calls import Forward, call_model, evaluating, list_batches
 from ellzero.surgery.known_modules import known, shared_parameters
 from ellzero.surgery.layer_matrices import AnyMatrixLayer, Transposed, bias_of
@@ -133,6 +134,9 @@ def layerwise_prune_(
     Raises:
         ValueError: not exactly one of `zeros` and `alpha`, or out of range; no inputs, or NaN among what enters a layer; nothing selected
             that can be pruned; a transposed convolution that is called with `output_size`.
+
+    Warns:
+        UserWarning: the inputs are not like those that batch normalisation remembers, as where they are scaled otherwise than in training.
     """
     if (zeros is None) == (alpha is None):
         raise ValueError(f"pass exactly one of zeros= and alpha=, got zeros={zeros} and alpha={alpha}")
@@ -148,7 +152,9 @@ def layerwise_prune_(
         selected = select_parameters(model, select)
         layers, left = _layers(model, selected)
         dense = [Regression.empty(name, layer) for name, (layer, _) in layers.items()]
-        order = add_up_(dense, model, batches, forward=call, per_feature=per_feature, num_samples=samples, generator=generator)
+        with BatchStatistics(model) as statistics:
+            order = add_up_(dense, model, batches, forward=call, per_feature=per_feature, num_samples=samples, generator=generator)
+        statistics.warn_if_far(MAX_SHIFT, stacklevel=2)
         for regression in dense:
             if not bool(regression.gram.isfinite().all()):
                 raise ValueError(f"what enters {regression.name} holds NaN or infinity, or is too large to be squared: look at the inputs")

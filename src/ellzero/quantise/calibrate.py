@@ -23,6 +23,7 @@ from ellzero.quantise.moments import Moments
 from ellzero.quantise.observed import ObservedLayer, observe_layers
 from ellzero.quantise.sensitivity import sensitivities
 from ellzero.quantise.steps import Steps, choose_steps, correct_bias_, input_factor, quantise_weight_
+from ellzero.surgery.batch_statistics import MAX_SHIFT, BatchStatistics
 from ellzero.surgery.calls import Forward, call_model, evaluating, inputs_of, list_batches
 from ellzero.surgery.layer_matrices import layer_matrices
 
@@ -92,6 +93,8 @@ class Calibrated:
             too little. The same as `inputs` calibrates on all of them.
         max_difference: the divergence of the quantised network's answers over that of answers to different inputs, above which there is a
             warning; 1 means that nothing is left of them.
+        max_shift: how far the inputs may be from what batch normalisation remembers of those in training before there is a warning: the
+            squared distances of means and standard deviations in units of the latter. Inputs in another scale take more bytes.
         others: quantises the tensors of all other modules, and biases and normalisation that are not folded.
         forward: how to call the model on a batch.
         seed: draws answers.
@@ -100,7 +103,8 @@ class Calibrated:
         ValueError: options out of range, or no inputs.
 
     Warns:
-        UserWarning: the answers have changed by more than `max_difference`; the message says by how much, and what rate to try.
+        UserWarning: the inputs are not scaled as in training (`max_shift`), or the answers have changed by more than `max_difference`;
+            the message says by how much, and what rate to try.
     """
 
     inputs: Tensor | Mapping[str, Any] | Sequence[Any] = field(repr=False)
@@ -114,12 +118,13 @@ class Calibrated:
     answers: Answers | None = None
     held_out: Tensor | Mapping[str, Any] | Sequence[Any] | None = field(default=None, repr=False)
     max_difference: float = 0.05
+    max_shift: float = MAX_SHIFT
     others: Quantiser = field(default_factory=UniformGrid)
     forward: Forward = call_model
     seed: int = 0
 
     def __post_init__(self) -> None:
-        positive = ("nats_per_kilobyte", "damping", "temperature", "rounds", "max_difference")
+        positive = ("nats_per_kilobyte", "damping", "temperature", "rounds", "max_difference", "max_shift")
         if not all(getattr(self, name) > 0 for name in positive) or not self.rounding_price >= 0:
             values = ", ".join(f"{name}={getattr(self, name)}" for name in (*positive, "rounding_price"))
             raise ValueError(f"{values}: expected positive numbers, a rounding_price of 0 or more")
@@ -145,7 +150,10 @@ class Calibrated:
         batches, held_out = self._batches()
         with evaluating(quantised):
             # Of the original, before anything changes.
-            reading = read_answers(self._run(quantised, batches), self.answers, self.temperature)
+            with BatchStatistics(quantised) as statistics:
+                answers = self._run(quantised, batches)
+            statistics.warn_if_far(self.max_shift, stacklevel=2)
+            reading = read_answers(answers, self.answers, self.temperature)
             wanted = self._run(quantised, held_out)
             norms = normalisations(quantised, batches[0], self.forward)
             if self.fold_batchnorm:

@@ -13,10 +13,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ellzero.params import duplicate
+from ellzero.surgery.batch_statistics import distance_from
 from ellzero.surgery.calls import Forward, call_model, evaluating
-from ellzero.surgery.known_modules import known
-
-_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+from ellzero.surgery.known_modules import NORMS, known
 
 
 def synthetic_inputs(
@@ -52,7 +51,7 @@ def synthetic_inputs(
     if count < 2 or updates < 1 or not lr > 0:
         raise ValueError(f"count={count}, updates={updates}, lr={lr}: expected at least two inputs, one update and a positive lr")
     copy = duplicate(model)
-    norms = [module for module in copy.modules() if isinstance(module, _NORMS) and known(module) and module.running_mean is not None]
+    norms = [module for module in copy.modules() if isinstance(module, NORMS) and known(module) and module.running_mean is not None]
     if not norms:
         raise ValueError("the model has no batch normalisation with statistics, from which inputs could be made up: pass some of the data")
     device = next((parameter.device for parameter in copy.parameters()), torch.device("cpu"))
@@ -85,7 +84,4 @@ def synthetic_inputs(
 def _distance(norm: Any, arguments: Any) -> Tensor:
     """Measures how far mean and standard deviation of each channel are from those remembered, in the latter."""
     by_channel = arguments[0].transpose(0, 1).flatten(1)
-    variance = norm.running_var + norm.eps
-    means = (by_channel.mean(1) - norm.running_mean).square() / variance
-    deviations = (by_channel.var(1, correction=0).add(norm.eps).sqrt() - variance.sqrt()).square() / variance
-    return (means + deviations).mean()
+    return distance_from(norm, by_channel.mean(1), by_channel.var(1, correction=0))

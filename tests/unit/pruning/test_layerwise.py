@@ -19,6 +19,7 @@ from ellzero.pruning.layer_problem import cheapest
 from ellzero.pruning.regression import Regression, add_up_, regressors, weights_and_bias, write_weights_and_bias_
 from ellzero.surgery.calls import call_model
 from ellzero.surgery.layer_matrices import AnyMatrixLayer, Transposed, groups_of, output_columns
+from ellzero.training.recalibrate import recalibrate_batchnorm
 
 
 @pytest.fixture(autouse=True)
@@ -233,29 +234,24 @@ def test_every_layer_is_the_least_squares_fit_of_the_dense_outputs_to_the_inputs
         now, then = layer(now).detach(), original(then).detach()
 
 
-def residual(generator: torch.Generator) -> nn.Sequential:
-    """A small network of convolutions, normalisation and shortcuts, with statistics of its own."""
+def residual(generator: torch.Generator, inputs: torch.Tensor) -> nn.Sequential:
+    """A small network of convolutions, normalisation and shortcuts, with the statistics of some inputs."""
     model = nn.Sequential(
         nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), Block(4, 4, 1), Block(4, 8, 2), nn.Flatten(), nn.Linear(8 * 16, 3)
     )
     with torch.no_grad():
         for name, tensor in model.named_parameters():
             tensor.normal_(generator=generator).mul_(0.3).add_(1.0 if "bn" in name else 0.0)
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            assert module.running_var is not None
-            assert module.running_mean is not None
-            module.running_var.uniform_(0.5, 1.5, generator=generator)
-            module.running_mean.normal_(generator=generator)
+    recalibrate_batchnorm(model, [inputs])
     return model
 
 
 def test_normalisation_and_shortcuts_stay_and_the_mode_is_given_back(generator: torch.Generator):
-    model = residual(generator)
+    inputs = correlated(generator, 40, 3, 8, 8)
+    model = residual(generator, inputs)
     model[2].train()
     model[3].eval()
     before = copy.deepcopy(model.state_dict())
-    inputs = correlated(generator, 40, 3, 8, 8)
     with torch.no_grad():
         dense = copy.deepcopy(model).eval()(inputs)
     result = layerwise_prune_(model, list(inputs.split(15)), zeros=0.4)
@@ -280,7 +276,7 @@ def test_normalisation_and_shortcuts_stay_and_the_mode_is_given_back(generator: 
 
 def test_it_repeats_and_leaves_the_global_generator_alone(generator: torch.Generator):
     inputs = correlated(generator, 20, 3, 8, 8)
-    original = residual(generator)
+    original = residual(generator, inputs)
     before = torch.get_rng_state()
     states = []
     for seed in (4, 4, 5):
@@ -519,3 +515,11 @@ def test_a_trained_residual_network_loses_less_than_a_quarter_of_what_magnitude_
     assert ours <= min(overall, each) / 4
     assert overall == pytest.approx(0.0992, abs=0.002)
     assert each == pytest.approx(0.1441, abs=0.002)
+
+
+def test_inputs_in_another_scale_than_in_training_are_warned_of(generator: torch.Generator):
+    inputs = correlated(generator, 60, 3, 8, 8)
+    model = residual(generator, inputs)
+    layerwise_prune_(copy.deepcopy(model), inputs, zeros=0.3)
+    with pytest.warns(UserWarning, match=r"not like those that the network was trained on.*'1' has 0\.1\d* times the standard deviation"):
+        layerwise_prune_(copy.deepcopy(model), list((inputs / 10).split(20)), zeros=0.3)

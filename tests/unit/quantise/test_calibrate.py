@@ -21,9 +21,9 @@ from ellzero.quantise.sensitivity import sensitivities
 from ellzero.surgery.calls import call_model, inputs_of
 from ellzero.surgery.layer_matrices import layer_columns, layer_matrices, output_columns
 
-# An untrained network's answers mark no class, and rates are chosen here to change much.
+# An untrained network's answers mark no class, its statistics are drawn, and rates are chosen here to change much.
 LOGITS = Reading(kind=Answers.LOGITS)
-UNTRAINED: Any = {"answers": Answers.LOGITS, "max_difference": 1e9}
+UNTRAINED: Any = {"answers": Answers.LOGITS, "max_difference": 1e9, "max_shift": 1e9}
 
 
 class Convolutions(nn.Module):
