@@ -13,6 +13,7 @@ import time
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import safetensors.numpy
 
@@ -294,6 +295,90 @@ def test_files_story_25_list_says_what_a_file_holds(folder: Path, capsys: pytest
     assert f"{size:,}" in out
     assert "missing.l0" in err
     assert run("list") == 2
+
+
+LIMITED = """
+import resource, sys
+from ellzero.cli.main import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))  # the next byte is refused, as by a full disk
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@posix
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["compress", "-1", "noise"], "noise.l0"),
+        (["compress", "-1", "noise", "--no-verify", "-o", "x"], "x"),
+        (["decompress", "packed.l0"], "packed"),
+        (["pack", "net.safetensors"], "net.l0"),
+        (["unpack", "net2.l0", "-o", "y.safetensors"], "a temporary file in TMPDIR (TMPDIR names another folder)"),
+        (["unpack", "net2.l0", "-o", "y.pt"], "y.pt"),
+    ],
+    ids=" ".join,
+)
+def test_a_full_disk_names_the_output(words: list[str], named: str, folder: Path):
+    noise = os.urandom(20_000)
+    Path("noise").write_bytes(noise)
+    Path("packed.l0").write_bytes(compress(noise, level=1))
+    safetensors.numpy.save_file({"w": np.frombuffer(noise, np.int32)}, "net.safetensors")
+    assert run("pack", "net.safetensors", "-q", "-o", "net2.l0") == 0
+    before = names(folder)
+    known = environment() | {"TMPDIR": str(folder)}
+    done = subprocess.run([sys.executable, "-c", LIMITED, *words], env=known, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"ellzero: {named.replace('in TMPDIR', f'in {folder}')} cannot be written: file too large\n"
+    assert names(folder) == before
+
+
+@posix
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_behind_standard_output_is_said_once(unbuffered: str, folder: Path):
+    Path("packed.l0").write_bytes(compress(os.urandom(20_000), level=1))
+    known = environment() | {"PYTHONUNBUFFERED": unbuffered}
+    for words in (["decompress", "-c", "packed.l0"], ["list", *["packed.l0"] * 99]):
+        line = [sys.executable, "-c", LIMITED, *words]
+        with open("out", "wb") as out:
+            done = subprocess.run(line, env=known, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+        assert (done.returncode, done.stderr) == (1, "ellzero: standard output cannot be written: file too large\n")
+
+
+@posix
+def test_what_is_not_verified_is_not_kept_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    Path("noise").write_bytes(noise := os.urandom(20_000))
+    line = [sys.executable, "-c", LIMITED, "compress", "-1", "-c", "noise"]
+    known = environment() | {"TMPDIR": str(folder)}
+    done = subprocess.run(line, env=known, capture_output=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.decode() == (
+        f"ellzero: a temporary file in {folder} (TMPDIR names another folder, --no-verify needs none) cannot be written: file too large\n"
+    )
+    done = subprocess.run([*line, "--no-verify"], env=known, capture_output=True, check=True)
+    assert decompress(done.stdout) == noise
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compress", ""),
+        ("compress", "a", "-o", ""),
+        ("compress", "a", "--output="),
+        ("decompress", ""),
+        ("test", ""),
+        ("list", "a", ""),
+        ("bench", ""),
+        ("pack", ""),
+        ("unpack", "a", "-o", ""),
+        ("sparsify", "digits-mlp", "-o", ""),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_name_is_said(words: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert run(*words) == 2
+    said = "ellzero: an argument is empty, where a name or a value was expected: a variable of the shell may not be set\n"
+    assert capsys.readouterr() == ("", said)
+    assert names(folder) == ["a", "b"]
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,11 @@ def writes(path: Path) -> Iterator[str]:
             words = [word.value for word in (*node.args, *(word.value for word in node.keywords)) if isinstance(word, ast.Constant)]
             modes = [word for word in words if isinstance(word, str) and re.fullmatch(r"[rwax][bt]?\+?[bt]?", word)]
             opened = called.split(".")[-1] == "open" and any(mode not in ("r", "rb", "rt") for mode in modes)
-            if opened or called.split(".")[-1] in ("write_text", "write_bytes") or called in ("os.replace", "os.rename", "os.open"):
+            if (
+                opened
+                or called.split(".")[-1] in ("write_text", "write_bytes", "NamedFile")
+                or called in ("os.replace", "os.rename", "os.open")
+            ):
                 yield called
 
 

@@ -1,13 +1,14 @@
 """Compresses bytes and files as the standard library's gzip and lzma do: `compress`, `decompress`, `open`. Imports no torch."""
 
 import builtins
+import errno
 import io
 import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, cast, overload
 
-from ellzero.archive.compressed_file import BinaryFile, CompressedText, CompressedWriter, DecodedBlocks
+from ellzero.archive.compressed_file import BinaryFile, CompressedText, CompressedWriter, DecodedBlocks, bytes_of
 from ellzero.codec.bytes.data_file import DEFAULT_LEVEL, compress_bytes, decompress_bytes
 from ellzero.codec.container import DEFAULT_LIMIT
 from ellzero.files.whole import replacing
@@ -21,7 +22,7 @@ def compress(data: bytes | bytearray | memoryview, *, level: int = DEFAULT_LEVEL
     """Compresses bytes.
 
     Args:
-        data: any bytes.
+        data: any bytes, or what has a buffer of them, such as an array.
         level: 1 (fast) to 9 (small); both directions take about the same time and memory.
         memory: the most bytes that the model may take, in either direction.
 
@@ -30,8 +31,9 @@ def compress(data: bytes | bytearray | memoryview, *, level: int = DEFAULT_LEVEL
 
     Raises:
         ValueError: there is no such level, or the memory is too little for it.
+        TypeError: the data are no bytes.
     """
-    return compress_bytes(data, level=level, memory=memory)
+    return compress_bytes(bytes_of(data), level=level, memory=memory)
 
 
 def decompress(data: bytes | bytearray | memoryview, *, max_size: int | None = DEFAULT_LIMIT, memory: int | None = None) -> bytes:
@@ -48,13 +50,14 @@ def decompress(data: bytes | bytearray | memoryview, *, max_size: int | None = D
     Raises:
         FormatError: the file is damaged, or no compressed data (a ValueError).
         LimitError: it needs more than allowed (a FormatError).
+        TypeError: the data are no bytes.
     """
-    return decompress_bytes(bytes(data), max_size=max_size, memory=memory)
+    return decompress_bytes(bytes(bytes_of(data)), max_size=max_size, memory=memory)
 
 
 @overload
 def open(  # noqa: A001
-    file: str | os.PathLike[str] | BinaryFile,
+    file: str | bytes | os.PathLike[str] | os.PathLike[bytes] | BinaryFile,
     mode: BinaryMode = "rb",
     *,
     level: int = ...,
@@ -65,7 +68,7 @@ def open(  # noqa: A001
 
 @overload
 def open(  # noqa: A001
-    file: str | os.PathLike[str] | BinaryFile,
+    file: str | bytes | os.PathLike[str] | os.PathLike[bytes] | BinaryFile,
     mode: TextMode,
     *,
     level: int = ...,
@@ -78,7 +81,7 @@ def open(  # noqa: A001
 
 
 def open(  # noqa: A001  # named as in gzip, bz2 and lzma
-    file: str | os.PathLike[str] | BinaryFile,
+    file: str | bytes | os.PathLike[str] | os.PathLike[bytes] | BinaryFile,
     mode: str = "rb",
     *,
     level: int = DEFAULT_LEVEL,
@@ -94,7 +97,7 @@ def open(  # noqa: A001  # named as in gzip, bz2 and lzma
     that is read is decoded block by block, so the memory that it takes does not grow with its size; its hash is compared at its end.
 
     Args:
-        file: a path, or a binary file object, which stays open.
+        file: a path, or a binary file object, which stays open and may be raw, so that it reads or takes less than it is asked to.
         mode: r, w (replace) or x (a new file), with b (the default) or t for text.
         level: for writing, 1 (fast) to 9 (small).
         max_size: for reading, the most bytes to decode.
@@ -108,6 +111,7 @@ def open(  # noqa: A001  # named as in gzip, bz2 and lzma
 
     Raises:
         ValueError: the mode or level does not exist.
+        TypeError: the file is neither a path nor a binary file object.
         OSError: the file is missing, in the way, or cannot be written.
         FormatError: while reading, the file is damaged (a ValueError).
     """
@@ -117,14 +121,16 @@ def open(  # noqa: A001  # named as in gzip, bz2 and lzma
     if not text and (encoding, errors, newline) != (None, None, None):
         raise ValueError(f"encoding, errors and newline are of text: give mode {mode[0]}t, not {mode}")
     with ExitStack() as stack:
-        if not isinstance(file, str | os.PathLike):
-            opened = file
+        if not isinstance(file, str | bytes | os.PathLike):
+            opened = _binary(file, "read" if mode[0] == "r" else "write")
+        elif not (path := os.fsdecode(file)):
+            raise FileNotFoundError(errno.ENOENT, "the name of the file is empty")
         elif mode[0] == "r":
-            opened = stack.enter_context(builtins.open(file, "rb"))
+            opened = stack.enter_context(builtins.open(path, "rb"))
         else:
-            if mode[0] == "x" and os.path.exists(file):
-                raise FileExistsError(f"{os.fspath(file)} exists: open it with mode w to replace it")
-            opened = stack.enter_context(replacing(Path(file), overwrite=mode[0] == "w"))
+            if mode[0] == "x" and os.path.exists(path):
+                raise FileExistsError(f"{path} exists: open it with mode w to replace it")
+            opened = stack.enter_context(replacing(Path(path), overwrite=mode[0] == "w"))
         if mode[0] == "r":
             binary = io.BufferedReader(DecodedBlocks(opened, max_size=max_size, memory=memory, owned=stack.pop_all()))
         else:
@@ -139,3 +145,16 @@ def open(  # noqa: A001  # named as in gzip, bz2 and lzma
         if isinstance(binary, CompressedWriter):
             binary.discard(error)
         raise
+
+
+def _binary(file: BinaryFile, method: str) -> BinaryFile:
+    """Returns a file object that bytes are read from or written to.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if isinstance(file, io.TextIOBase):
+        raise TypeError("expected a path or a binary file object, not one of text: open it with mode rb or wb")
+    if not hasattr(file, method):
+        raise TypeError(f"expected a path or a binary file object, not {type(file).__name__}")
+    return file

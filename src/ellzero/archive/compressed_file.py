@@ -1,5 +1,6 @@
 """The file objects behind `ellzero.archive._compress.open`."""
 
+import errno
 import io
 import os
 from contextlib import ExitStack
@@ -9,7 +10,66 @@ from typing import Any, BinaryIO
 from ellzero.codec.bytes.data_file import DEFAULT_LEVEL, ByteEncoder, decode_blocks
 
 # A union, because BytesIO has no name, which BinaryIO promises.
-BinaryFile = BinaryIO | io.BufferedIOBase
+BinaryFile = BinaryIO | io.BufferedIOBase | io.RawIOBase
+
+
+def bytes_of(data: Any) -> memoryview:
+    """Views data as bytes; those of an array in the order of C.
+
+    Args:
+        data: bytes, or anything else that shows its memory, such as an array of any type and shape.
+
+    Raises:
+        TypeError: it has no bytes, as text and numbers have none.
+    """
+    try:
+        view = memoryview(data)
+    except TypeError:
+        what = "text: encode it first, as by .encode()" if isinstance(data, str) else f"{type(data).__name__}"
+        raise TypeError(f"expected bytes, or what has a buffer of bytes, not {what}") from None
+    if view.nbytes and view.c_contiguous:
+        try:
+            return view.cast("B")
+        except TypeError:
+            pass  # Fields, or numbers of the other end, which memoryview does not look into.
+    return memoryview(view.tobytes())
+
+
+class _WholeReads:
+    """Reads as many bytes as are asked for, unless the file ends: raw files and sockets may return fewer."""
+
+    def __init__(self, file: BinaryFile) -> None:
+        self._file: Any = file
+
+    def read(self, size: int, /) -> bytes:
+        pieces: list[bytes] = []
+        while size > 0:
+            piece = self._file.read(size)
+            if piece is None:
+                raise BlockingIOError(errno.EAGAIN, "the file has nothing to read at present: set it to block")
+            if not piece:
+                break
+            pieces.append(piece)
+            size -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+class _WholeWrites:
+    """Writes all bytes: raw files and sockets may take fewer."""
+
+    def __init__(self, file: BinaryFile) -> None:
+        self._file: Any = file
+
+    def write(self, data: bytes | bytearray | memoryview, /) -> int:
+        rest = memoryview(data).cast("B")
+        size = rest.nbytes
+        while rest:
+            count = self._file.write(rest)
+            if count is None and isinstance(self._file, io.RawIOBase):
+                raise BlockingIOError(errno.EAGAIN, "the file takes nothing at present: set it to block")
+            # What is no raw file may return nothing, and has then taken everything.
+            rest = rest[rest.nbytes if count is None else count :]
+        return size
 
 
 class DecodedBlocks(io.RawIOBase):
@@ -72,7 +132,7 @@ class DecodedBlocks(io.RawIOBase):
             self._owned.close()
 
     def _start(self) -> None:
-        self._blocks = decode_blocks(self._file, max_size=self._max_size, memory=self._memory)
+        self._blocks = decode_blocks(_WholeReads(self._file), max_size=self._max_size, memory=self._memory)
         self._block = memoryview(b"")
         self._position = 0
 
@@ -113,7 +173,7 @@ class CompressedWriter(io.BufferedIOBase):
 
     def __init__(self, file: BinaryFile, *, level: int = DEFAULT_LEVEL, memory: int | None = None) -> None:
         self.owned = ExitStack()
-        self._encoder = ByteEncoder(file, level=level, memory=memory)
+        self._encoder = ByteEncoder(_WholeWrites(file), level=level, memory=memory)
         self._position = 0
 
     def writable(self) -> bool:
@@ -124,7 +184,7 @@ class CompressedWriter(io.BufferedIOBase):
         """Takes bytes, and compresses as many blocks as they fill."""
         if self._encoder is None:
             raise ValueError("the file is closed: nothing more can be written to it")
-        view = memoryview(data).cast("B")
+        view = bytes_of(data)
         self._encoder.write(view)
         self._position += view.nbytes
         return view.nbytes

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 
 from ellzero.codec.network.dtypes import DType
 from ellzero.codec.network.tensors import ExactTensor, Tied
+from ellzero.files.streams import temporary_file
 
 _MAX_HEADER = 100 << 20
 _PIECE = 1 << 20
@@ -116,7 +116,7 @@ def write_safetensors(file: BinaryIO, entries: Iterable[ExactTensor | Tied], *, 
         OSError: there is no room.
     """
     table: dict[str, Any] = {}
-    with tempfile.TemporaryFile(dir=folder) as waiting:
+    with temporary_file(folder) as waiting:
         end = 0
         for entry in entries:
             if isinstance(entry, Tied):

@@ -1,5 +1,6 @@
 """Parses the command line, runs the command, and turns errors into one line on stderr and an exit status."""
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
@@ -48,8 +49,13 @@ def parse(arguments: Sequence[str]) -> Any:
 
     Returns:
         The options of the command, as its dataclass.
+
+    Raises:
+        UsageError: an argument is empty.
     """
     words = list(arguments)
+    if any(not word or re.fullmatch(r"--[^=]+=", word) for word in words):
+        raise UsageError("an argument is empty, where a name or a value was expected: a variable of the shell may not be set")
     if not words or words[0] not in COMMANDS:
         # Help, or no command: every command's options are imported, for the list of them.
         commands = tuple(Annotated[_load(options), tyro.conf.subcommand(name)] for name, (options, _) in COMMANDS.items())

@@ -1,9 +1,11 @@
 """Errors that name a file and say what to do: one line of text."""
 
 import errno
+import io
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 class FileError(OSError):
@@ -20,7 +22,7 @@ class FileError(OSError):
 
 @contextmanager
 def plain_errors(path: Path | str, done: str) -> Generator[None, None, None]:
-    """Turns errors of the system into a `FileError` that names the file and says in words what is wrong.
+    """Turns errors of the system into a `FileError` that names the file and says in words what is wrong; a broken pipe stays itself.
 
     Args:
         path: the file.
@@ -28,10 +30,37 @@ def plain_errors(path: Path | str, done: str) -> Generator[None, None, None]:
     """
     try:
         yield
-    except FileError:
+    except (FileError, BrokenPipeError):
         raise
     except OSError as error:
-        raise FileError(f"{path} cannot be {done}: {words_for(error, Path(path).parent, done)}", file=path) from error
+        plain = FileError(f"{path} cannot be {done}: {words_for(error, Path(path).parent, done)}", file=path)
+        plain.errno = error.errno
+        raise plain from error
+
+
+class NamedFile(io.FileIO):
+    """A file whose errors name it: a full disk is not blamed on what is read meanwhile.
+
+    Args:
+        file: its path, or an open descriptor.
+        mode: as of `open`.
+        name: the path for messages.
+        options: further ones, as of `io.FileIO`.
+    """
+
+    def __init__(self, file: Path | str | int, mode: str, *, name: Path | str, **options: Any) -> None:
+        super().__init__(str(file) if isinstance(file, Path) else file, mode, **options)
+        self._named = name
+
+    def write(self, data: Any, /) -> int:
+        """Writes bytes, maybe a part of them.
+
+        Raises:
+            FileError: they cannot be written.
+            BrokenPipeError: what reads them has stopped reading.
+        """
+        with plain_errors(self._named, "written"):
+            return super().write(data)
 
 
 def words_for(error: OSError, folder: Path, done: str) -> str:

@@ -4,11 +4,14 @@ Such a name stands for something that is open or that others hold, so it is writ
 the place of the device for every program, or lose what a shell has redirected to it.
 """
 
+import io
 import os
 import re
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
+
+from ellzero.files.errors import NamedFile
 
 _LINKS = 40  # as many as Linux follows
 
@@ -41,13 +44,15 @@ def open_special(path: Path | str) -> BinaryIO:
         OSError: it cannot be opened, or no such descriptor is open.
     """
     found = _descriptor_folder(path)
-    if found is None:
-        return open(path, "wb")
-    folder, number = found
-    if folder == "/dev/fd" or re.fullmatch(re.escape(os.path.realpath("/proc/self")) + r"(/task/\d+)?/fd", folder):
-        # Opened anew by its name it would be cut, and written from its beginning.
-        return os.fdopen(os.dup(number), "wb")
-    return open(path, "ab")
+    file: Path | str | int = path
+    mode = "w"
+    if found is not None:
+        folder, number = found
+        mode = "a"
+        if folder == "/dev/fd" or re.fullmatch(re.escape(os.path.realpath("/proc/self")) + r"(/task/\d+)?/fd", folder):
+            # Opened anew by its name it would be cut, and written from its beginning.
+            file, mode = os.dup(number), "w"
+    return cast(BinaryIO, io.BufferedWriter(NamedFile(file, mode, name=path)))
 
 
 def _descriptor_folder(path: Path | str) -> tuple[str, int] | None:

@@ -9,6 +9,7 @@ import os
 import signal
 import stat
 import sys
+import tempfile
 import threading
 from collections.abc import Collection, Generator
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, NoReturn, cast
 
-from ellzero.files.errors import FileError, plain_errors, words_for
+from ellzero.files.errors import FileError, NamedFile, plain_errors, words_for
 from ellzero.files.special import is_special, open_special
 from ellzero.files.whole import replacing
 
@@ -97,7 +98,8 @@ def open_output(
         stack.enter_context(stoppable())
         with plain_errors(path, "written"):
             if str(path) == STANDARD:
-                file = stack.enter_context(_standard_output())
+                file = cast(BinaryIO, sys.stdout.buffer)
+                stack.callback(file.flush)
             elif is_special(path):
                 file = stack.enter_context(open_special(path))
             else:
@@ -131,19 +133,22 @@ def stoppable() -> Generator[None, None, None]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def reader_of_output() -> Generator[None, None, None]:
-    """Lets the error of a broken pipe through, and keeps Python from repeating it when it flushes standard output once more at its end.
+def temporary_file(folder: Path | None = None, *, remedy: str = "TMPDIR names another folder") -> BinaryIO:
+    """Opens a file without a name, to be written and read, whose errors say where it is.
+
+    Args:
+        folder: where; the system's folder for such files where None.
+        remedy: what to do where there is no room for it.
+
+    Returns:
+        A binary file; closing it removes it.
 
     Raises:
-        BrokenPipeError: what reads standard output has stopped reading.
+        OSError: it cannot be made; while it is written, a `FileError`.
     """
-    try:
-        yield
-    except BrokenPipeError:
-        with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        raise
+    with tempfile.TemporaryFile(buffering=0, dir=folder) as file:
+        name = f"a temporary file in {folder or tempfile.gettempdir()} ({remedy})"
+        return cast(BinaryIO, io.BufferedRandom(NamedFile(os.dup(file.fileno()), "r+", name=name)))
 
 
 @contextmanager
@@ -152,12 +157,25 @@ def flushed() -> Generator[None, None, None]:
 
     Raises:
         BrokenPipeError: what reads standard output has stopped reading.
+        OSError: it cannot be written, as where a disk is full.
     """
-    with reader_of_output():
+    try:
+        yield
+    except BrokenPipeError:
+        _give_up_output()
+        raise
+    finally:
         try:
-            yield
-        finally:
             sys.stdout.flush()
+        except OSError:
+            _give_up_output()
+            raise
+
+
+def _give_up_output() -> None:
+    """Keeps Python from repeating an error of standard output, which it flushes once more at its end."""
+    with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def end_by_broken_pipe() -> int:
@@ -177,9 +195,10 @@ def end_by_broken_pipe() -> int:
 
 
 def prepare_streams() -> None:
-    """Lets standard output print any name of a file, and puts a stand-in where a standard stream is closed (`<&-`, `>&-`, `2>&-`).
+    """Lets standard output print any name of a file, and name itself in errors; replaces standard streams that are closed (`<&-`, `>&-`).
 
-    So no file is opened under its number, and messages to a closed stderr go nowhere.
+    So no file is opened under the number of a closed one, and messages to a closed stderr go nowhere. Standard output has a buffer then,
+    under `python -u` too: without one, a pipe or a full disk takes a part of what is written, and the rest is lost without an error.
     """
     # Python leaves None where a stream is closed.
     streams = cast(list[Any], [sys.stdin, sys.stdout, sys.stderr])
@@ -193,9 +212,17 @@ def prepare_streams() -> None:
         sys.stdin = io.TextIOWrapper(io.BufferedReader(_Closed("standard input")))
     if streams[1] is None:
         sys.stdout = io.TextIOWrapper(cast(Any, _Closed("standard output")), write_through=True)
-    if isinstance(streams[1], io.TextIOWrapper) and streams[1].errors == "strict":
+    elif isinstance(streams[1], io.TextIOWrapper):
         # A name that is no UTF-8 is printed as it is on disk.
-        streams[1].reconfigure(errors="surrogateescape")
+        errors = "surrogateescape" if streams[1].errors == "strict" else streams[1].errors
+        raw: Any = getattr(streams[1].buffer, "raw", streams[1].buffer)
+        if type(raw) is io.FileIO and raw.fileno() == 1:
+            streams[1].flush()
+            buffer = io.BufferedWriter(NamedFile(1, "w", name="standard output", closefd=False))
+            lines = streams[1].line_buffering or streams[1].write_through
+            sys.stdout = io.TextIOWrapper(buffer, encoding=streams[1].encoding, errors=errors, line_buffering=lines)
+        else:
+            streams[1].reconfigure(errors=errors)
     if streams[2] is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # as long as the process
 
@@ -285,37 +312,3 @@ def _agreed(path: Path | str, source: Path | str | None) -> bool:
         return False
     print(f"{path} exists; overwrite it? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
-
-
-@contextmanager
-def _standard_output() -> Generator[BinaryIO, None, None]:
-    with reader_of_output():
-        file = _StandardOutput(sys.stdout.buffer)
-        yield cast(BinaryIO, file)
-        file.flush()
-
-
-class _StandardOutput(io.BufferedIOBase):
-    """Writes everything to standard output, which under `python -u` has no buffer, so that a pipe may take a part of what it is given."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any, /) -> int:
-        rest = memoryview(data).cast("B")
-        size = rest.nbytes
-        while rest:
-            rest = rest[self._file.write(rest) :]
-        return size
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def fileno(self) -> int:
-        return self._file.fileno()
-
-    def isatty(self) -> bool:
-        return self._file.isatty()

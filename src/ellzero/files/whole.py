@@ -1,13 +1,15 @@
 """Writes whole files or none; what is no regular file is written to."""
 
+import io
 import os
 import stat
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
+from ellzero.files.errors import FileError, NamedFile, plain_errors
 from ellzero.files.special import is_special, open_special
 
 
@@ -30,21 +32,29 @@ def replacing(path: Path, *, overwrite: bool = True, like: os.stat_result | None
 
     Raises:
         FileExistsError: a file is there and `overwrite` is False.
-        OSError: the folder is missing or not writable.
+        OSError: the folder is missing or not writable, or a folder is in the way; while it is written, a `FileError` that names `path`.
     """
     if is_special(path):
         with open_special(path) as file:
             yield file
         return
-    path = Path(os.path.realpath(path))
+    if os.path.isdir(path):
+        raise FileError(f"{path} is a folder: name a file in it", file=path)
+    name, path = path, Path(os.path.realpath(path))
     # The name is known before the file is there, unlike that of `tempfile.mkstemp`: whatever interrupts the making of it finds what to
     # remove. Of a long name only the beginning is there: 40 letters have at most 160 bytes, and most systems allow 255.
     temporary = path.parent / f".{path.name[:40]}.{os.urandom(8).hex()}.tmp"
     try:
-        with open(temporary, "x+b", opener=_private) as file:
-            yield file
+        try:
+            raw = NamedFile(temporary, "x+", name=name, opener=_private)
+        except OSError as error:
+            error.filename = str(name)
+            raise
+        with io.BufferedRandom(raw) as file:
+            yield cast(BinaryIO, file)
             file.flush()
-            os.fsync(file.fileno())
+            with plain_errors(name, "written"):
+                os.fsync(file.fileno())
             before = _stat(path) if like is None else like
             if sys.platform != "win32" and before is not None:
                 os.fchmod(file.fileno(), _kept_mode(file.fileno(), before))

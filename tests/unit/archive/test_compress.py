@@ -8,6 +8,7 @@ import random
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -236,3 +237,122 @@ def test_nothing_is_written_to_a_closed_file():
     file.close()
     with pytest.raises(ValueError, match="closed"):
         file.write(b"x")
+
+
+class Dribble(io.RawIOBase):
+    """A raw file, as a socket is one: it reads and takes three bytes at most."""
+
+    def __init__(self, content: bytes = b"") -> None:
+        self.content = bytearray(content)
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        piece = self.content[: min(3, len(buffer))]
+        del self.content[: len(piece)]
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def write(self, data: memoryview, /) -> int:
+        self.content += data[:3]
+        return min(3, len(data))
+
+
+def test_raw_files_that_read_and_take_less_than_asked():
+    sink = Dribble()
+    with archive.open(sink, "wb", level=1) as file:
+        file.write(TEXT + NOISE)
+    assert decompress(bytes(sink.content)) == TEXT + NOISE
+    with archive.open(Dribble(compress(TEXT, level=1))) as file:
+        assert file.read() == TEXT
+
+
+def test_a_file_that_would_block_is_an_error():
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
+    with io.FileIO(read, "r") as source, io.FileIO(write, "w") as sink:
+        with pytest.raises(BlockingIOError, match="set it to block"), archive.open(source) as file:
+            file.read()
+        with pytest.raises(BlockingIOError, match="set it to block"), archive.open(sink, "wb", level=1) as file:
+            file.write(os.urandom(1 << 17))
+
+
+class Collector:
+    """A file object that says nothing about what it took."""
+
+    def __init__(self) -> None:
+        self.content = b""
+
+    def write(self, data: bytes) -> None:
+        self.content += bytes(data)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_file_object_may_return_nothing():
+    sink = Collector()
+    with archive.open(sink, "wb", level=1) as file:  # pyright: ignore[reportCallIssue, reportArgumentType]
+        file.write(TEXT)
+    assert decompress(sink.content) == TEXT
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((0, 4)),
+        np.zeros((3, 0), np.int16),
+        np.arange(24.0).reshape(4, 6),
+        np.arange(24.0).reshape(4, 6).T,
+        np.arange(24)[::3],
+        np.arange(5, dtype=">f4"),
+        np.zeros(3, [("a", "u1"), ("b", "f8")]),
+        np.float32(3),
+        np.array(7),
+    ],
+    ids=lambda array: f"{array.dtype.str}-{array.shape}",
+)
+def test_arrays_of_any_shape_and_type_are_bytes(array: np.ndarray):
+    expected = array.tobytes()
+    assert decompress(compress(array, level=1)) == expected  # pyright: ignore[reportArgumentType]
+    file = io.BytesIO()
+    with archive.open(file, "wb", level=1) as writer:
+        writer.write(array)
+    assert decompress(np.frombuffer(file.getvalue(), np.uint8)) == expected  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("data", "said"), [(12, "not int"), ("text", "not text: encode it first"), (None, "not NoneType"), ([1], "not list")]
+)
+def test_what_is_no_bytes_is_refused(data: object, said: str):
+    for call in (compress, decompress, archive.open(io.BytesIO(), "wb").write):
+        with pytest.raises(TypeError, match=said):
+            call(data)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_names_are_bytes_too_and_never_empty(tmp_path: Path):
+    name = os.fsencode(tmp_path / "a.l0")
+    with archive.open(name, "wb", level=1) as file:
+        file.write(TEXT)
+    with archive.open(name) as file:
+        assert file.read() == TEXT
+    with pytest.raises(FileExistsError, match=r"a\.l0 exists"):
+        archive.open(name, "xb")
+    for empty in ("", b""):
+        for mode in ("rb", "wb", "xb"):
+            with pytest.raises(FileNotFoundError, match="the name of the file is empty"):
+                archive.open(empty, mode)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    with pytest.raises(OSError, match="is a folder: name a file in it"):
+        archive.open(tmp_path, "wb")
+    for wrong in (3, None, [1]):
+        with pytest.raises(TypeError, match="expected a path or a binary file object, not"):
+            archive.open(wrong)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    with pytest.raises(TypeError, match="not one of text"):
+        archive.open(io.StringIO())  # pyright: ignore[reportCallIssue, reportArgumentType]
+    assert names(tmp_path) == ["a.l0"]

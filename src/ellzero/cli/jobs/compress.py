@@ -4,7 +4,6 @@ import io
 import os
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from ellzero.codec.container import DEFAULT_LIMIT, MAGIC, ContainerReader, Kind,
 from ellzero.codec.errors import FormatError
 from ellzero.files.errors import FileError
 from ellzero.files.special import is_special
-from ellzero.files.streams import STANDARD, check_removable, open_input, open_output, remove_input
+from ellzero.files.streams import STANDARD, check_removable, open_input, open_output, remove_input, temporary_file
 from ellzero.jit.kernels import before_numba
 
 SUFFIX = ".l0"
@@ -157,11 +156,11 @@ def compress_file(source: Path, options: Compress, memory: int | None) -> None:
         _removing(source, output, options) as removable,
         open_input(source) as reader,
         open_output(output, source=source, force=options.force, keep=True) as writer,
-        _readable(writer) as (sink, copy),
+        _readable(writer, verify=options.verify) as (sink, copy),
     ):
         removable(reader)
         original, size = _encode(reader, sink, source, options, memory)
-        if options.verify:
+        if copy is not None:
             writer.flush()
             copy.seek(0)
             _verify(copy, original, source, options, memory)
@@ -302,12 +301,12 @@ def _removing(source: Path, output: Path, options: Compress | Decompress) -> Gen
 
 
 @contextmanager
-def _readable(writer: BinaryFile) -> Generator[tuple[Sink, BinaryFile], None, None]:
-    """Yields a file to write to, and a file from which the same bytes can be read afterwards."""
-    if writer.readable():
-        yield writer, writer
+def _readable(writer: BinaryFile, *, verify: bool) -> Generator[tuple[Sink, BinaryFile | None], None, None]:
+    """Yields a file to write to, and a file from which the same bytes can be read afterwards; None where nobody asks for it."""
+    if not verify or writer.readable():
+        yield writer, writer if verify else None
         return
-    with tempfile.TemporaryFile() as copy:
+    with temporary_file(remedy="TMPDIR names another folder, --no-verify needs none") as copy:
         yield _Both(writer, copy), copy
 
 
