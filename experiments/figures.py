@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from experiments import layerwise, lenet5, lenet300, noise_level, online, packing, pmmp, rate_term, recovery, whole_files
+from experiments import increases, layerwise, lenet5, lenet300, noise_level, online, packing, pmmp, rate_term, recovery, whole_files
 from experiments.commands import records
 
 ROOT = Path(__file__).parents[1]
@@ -106,11 +106,11 @@ def error_of(lines: list[dict[str, Any]]) -> str:
     return f"test error {statistics.median(errors):.2f} % (median of {len(errors)} seeds, {min(errors):.2f} to {max(errors):.2f})"
 
 
-def increase(name: str, base: str, networks: Any = lenet300.NETWORKS) -> str:
-    """Formats the error increase of a configuration of LeNet-300-100 over dense networks of the same seeds."""
-    dense = {line["seed"]: line for line in runs_of(lenet300.NETWORKS, base)}
-    pairs = [lenet300.paired(line, dense[line["seed"]]) for line in runs_of(networks, name)]
-    return f"{lenet300.mean_and_error(pairs)} points (median {statistics.median(value for value, _ in pairs):+.2f})"
+def increases_of(name: str, networks: Any = lenet300.NETWORKS) -> str:
+    """Formats the error increases of a configuration over plain dense networks, over those with its data treatment, and over its own."""
+    own = {line["seed"]: line for line in runs_of(networks, name)}
+    plain, alike, begun = (increases.mean_and_errors(pairs) for pairs in increases.three(own, *lenet300.baselines()))
+    return f"{plain} points over plain dense, {alike} over dense with the same shifts, {begun} over the dense network of its own run"
 
 
 def count_of(lines: list[dict[str, Any]]) -> str:
@@ -122,7 +122,7 @@ def count_of(lines: list[dict[str, Any]]) -> str:
 def paper_recipe(name: str) -> str:
     """Formats the compression rate and the error increase of the paper's own recipe."""
     lines = runs_of(lenet300.NETWORKS, name)
-    own = statistics.median(lenet300.own_increase(line)[0] for line in lines)
+    own = statistics.median(increases.own_increase(line)[0] for line in lines)
     return f"{statistics.median(line['compression_rate'] for line in lines):.0f} at {own:+.2f}"
 
 
@@ -171,7 +171,7 @@ def networks_measured() -> list[tuple[str, str, str]]:
         ),
         (
             "supports of 10 in 100 unknowns recovered from 40 measurements, of 20",
-            "ADMM {}, `linear_l0` {}, PMMP {}, relaxed lasso {}".format(*counts),
+            "ADMM {}, `linear_l0` {}, PMMP with exact steps {}, relaxed lasso {}".format(*counts),
             "python -m experiments.recovery run",
         ),
     ]
@@ -184,23 +184,22 @@ def measured() -> str:
     rows = [
         (
             f"LeNet-300-100, MNIST: {count_of(sparse)}",
-            f"{error_of(sparse)}; {increase('smallest-1480', 'dense')} over the plain dense network,"
-            f" {increase('smallest-1480', 'dense-shifts')} over one trained with the same shifts",
+            f"{error_of(sparse)}; {increases_of('smallest-1480')}",
             f"{lenet300_run} dense dense-shifts smallest-1480",
         ),
         (
             f"the same: {count_of(close)}",
-            f"{increase('close-5000', 'dense-shifts')} over a dense network trained with the same shifts: {error_of(close)}",
-            f"{lenet300_run} dense-shifts close-5000",
+            f"{error_of(close)}; {increases_of('close-5000')}",
+            f"{lenet300_run} dense dense-shifts close-5000",
         ),
         (
             "the same as a file of 1,900 bytes, the network decoded from it",
-            f"{error_of(small)}; best published: 8.56 KB at 1.9 %",
-            f"{lenet300_run} bytes-1900",
+            f"{error_of(small)}; {increases_of('bytes-1900')}; best published: 8.56 KB at 1.9 %",
+            f"{lenet300_run} dense dense-shifts bytes-1900",
         ),
         (
             f"the same network by ADMM: {count_of(runs_of(pmmp.NETWORKS, 'admm'))}",
-            f"{error_of(runs_of(pmmp.NETWORKS, 'admm'))}, {increase('admm', 'dense', pmmp.NETWORKS)} over the plain dense network",
+            f"{error_of(runs_of(pmmp.NETWORKS, 'admm'))}; {increases_of('admm', pmmp.NETWORKS)}",
             "python -m experiments.pmmp run --configurations admm",
         ),
         (

@@ -8,14 +8,13 @@ A run is one line of `results/lenet300.jsonl`; runs that are recorded already ar
 validation images alone.
 """
 
-import statistics
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from experiments import increases
 from experiments.commands import FOLDER, Networks, dense_only, picture
-
-TEST_IMAGES = 10_000
+from experiments.increases import median_and_range
 
 
 def configurations() -> dict[str, Callable[[], Any]]:
@@ -77,66 +76,40 @@ NETWORKS = Networks(
 )
 
 
-def paired(line: dict[str, Any], base: dict[str, Any]) -> tuple[float, float]:
-    """Computes the error increase in points and its standard error, paired by image (McNemar): only images judged differently count."""
-    own, other = set(line["details"]["wrong_images"]), set(base["details"]["wrong_images"])
-    worse, better = len(own - other), len(other - own)
-    difference = (worse - better) / TEST_IMAGES
-    variance = ((worse + better) / TEST_IMAGES - difference**2) / TEST_IMAGES
-    return 100 * difference, 100 * variance**0.5
+def baselines() -> tuple[dict[int, dict[str, Any]], dict[int, dict[str, Any]]]:
+    """Returns the runs of the plain dense network and of that with shifts, by seed."""
+    lines = NETWORKS.recorded()
+    plain, shifted = ({seed: line for (name, seed), line in lines.items() if name == base} for base in ("dense", "dense-shifts"))
+    return plain, shifted
 
 
-def own_increase(line: dict[str, Any]) -> tuple[float, float]:
-    """Computes the same against the dense network that the run began with."""
-    return paired(line, {"details": {"wrong_images": line["details"]["dense_wrong_images"]}})
+def row(name: str, own: dict[int, dict[str, Any]]) -> str:
+    """Formats a row of the table: medians with ranges over seeds, error increases paired by seed and image."""
+    lines = own.values()
+    figures = [
+        median_and_range([line[key] for line in lines], digits)
+        for key, digits in (("nonzeros", 0), ("compression_rate", 1), ("test_error_percent", 2))
+    ]
+    quantised = [error for line in lines if (error := line["details"].get("quantised_test_error_percent")) is not None]
+    figures.append(median_and_range(quantised, 2) if quantised else "")
+    over = [increases.cell(pairs) for pairs in increases.three(own, *baselines())]
+    return f"| {' | '.join([name, str(len(own)), *figures, *over, median_and_range([line['seconds'] for line in lines], 0)])} |"
 
 
-def median_and_range(values: list[float], digits: int) -> str:
-    """Formats a median with its range."""
-    return f"{statistics.median(values):,.{digits}f} ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
-
-
-def mean_and_error(pairs: list[tuple[float, float]]) -> str:
-    """Formats the mean of error increases over seeds with its standard error over images."""
-    error = sum(error**2 for _, error in pairs) ** 0.5 / len(pairs)
-    return f"{statistics.mean(increase for increase, _ in pairs):+.2f} ± {error:.2f}"
+HEADER = ["configuration", "seeds", "non-zeros", "compression rate", "test error, %", "of its file, quantised", *increases.COLUMNS, "s"]
 
 
 def table() -> None:
-    """Prints a Markdown table: medians with ranges over seeds, error increases paired by seed and image."""
-    lines = NETWORKS.recorded()
-    names = list(dict.fromkeys(name for name, _ in lines))
-    columns = [
-        "configuration",
-        "seeds",
-        "non-zeros",
-        "compression rate",
-        "test error, %",
-        "over plain dense",
-        "over dense with shifts",
-        "over the dense network of its own run",
-        "s",
-    ]
-    print(f"| {' | '.join(columns)} |")
-    print("|" + " --- |" * len(columns))
-    for name in names:
-        own = {seed: line for (other, seed), line in lines.items() if other == name}
-        cells = [name, str(len(own))]
-        cells.append(median_and_range([line["nonzeros"] for line in own.values()], 0))
-        cells.append(median_and_range([line["compression_rate"] for line in own.values()], 1))
-        cells.append(median_and_range([line["test_error_percent"] for line in own.values()], 2))
-        for base in ("dense", "dense-shifts", None):
-            pairs = [
-                own_increase(line) if base is None else paired(line, lines[base, seed])
-                for seed, line in own.items()
-                if base is None or (base, seed) in lines
-            ]
-            if not pairs or name == base or (base is None and name.startswith("dense")):
-                cells.append("")
-                continue
-            cells.append(f"{mean_and_error(pairs)}, median {statistics.median(increase for increase, _ in pairs):+.2f}")
-        cells.append(median_and_range([line["seconds"] for line in own.values()], 0))
-        print("| " + " | ".join(cells) + " |")
+    """Prints a Markdown table of all runs."""
+    print_rows(NETWORKS.recorded())
+
+
+def print_rows(lines: dict[tuple[str, int], dict[str, Any]]) -> None:
+    """Prints a Markdown table of some runs."""
+    print(f"| {' | '.join(HEADER)} |")
+    print("|" + " --- |" * len(HEADER))
+    for name in dict.fromkeys(name for name, _ in lines):
+        print(row(name, {seed: line for (other, seed), line in lines.items() if other == name}))
 
 
 def figure() -> None:
@@ -158,7 +131,7 @@ def figure() -> None:
             axes.annotate(label, (rate, increase), xytext=(5, -9 if below else 3), textcoords="offset points", color="0.4", fontsize=8)
         for base, colour, label in (("dense", "#0072b2", "against plain dense"), ("dense-shifts", "#d55e00", "against dense with shifts")):
             points = sorted(
-                (line["compression_rate"], paired(line, lines[base, seed])[0])
+                (line["compression_rate"], increases.paired(line, lines[base, seed])[0])
                 for (name, seed), line in lines.items()
                 if not name.startswith("dense") and (base, seed) in lines
             )

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from experiments.commands import FOLDER, Networks, dense_only, picture
-from experiments.lenet300 import mean_and_error, median_and_range, paired
+from experiments.increases import COLUMNS, cell, median_and_range, three
 
 LEVELS = (0.8, 0.9, 1.0, 1.2)
 SIZES = (800, 1000, 1200, 1500)
@@ -84,7 +84,8 @@ def table() -> None:
     """Prints two Markdown tables: medians with ranges over seeds, and the non-zeros and bytes that reach an error."""
     lines = NETWORKS.recorded()
     names = [name for name in configurations() if any(name == other for other, _ in lines)]
-    columns = ["configuration", "seeds", "non-zeros", "compression rate", "bytes of the file", "test error, %", "over plain dense", "s"]
+    bases = [{seed: line for (name, seed), line in lines.items() if name == base} for base in ("dense", "dense-shifts")]
+    columns = ["configuration", "seeds", "non-zeros", "compression rate", "bytes of the file", "test error, %", *COLUMNS, "s"]
     print(f"| {' | '.join(columns)} |")
     print("|" + " --- |" * len(columns))
     for name in names:
@@ -95,8 +96,7 @@ def table() -> None:
         cells.append(median_and_range([line["compression_rate"] for line in own.values()], 1))
         cells.append("" if dense else median_and_range([line["details"]["quantised_bytes"] for line in own.values()], 0))
         cells.append(median_and_range([error_of(line) for line in own.values()], 2))
-        pairs = [paired(line, lines["dense", seed]) for seed, line in own.items() if ("dense", seed) in lines and name != "dense"]
-        cells.append(mean_and_error(pairs) if pairs else "")
+        cells += [cell(pairs) for pairs in three(own, *bases)]
         cells.append(median_and_range([line["seconds"] for line in own.values()], 0))
         print("| " + " | ".join(cells) + " |")
     print("\n| error at most, % | fewest non-zeros (median error over seeds) | compression rate | bytes | seeds |\n|" + " --- |" * 5)

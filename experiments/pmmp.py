@@ -8,7 +8,6 @@ A run is one line of `results/pmmp.jsonl`; runs that are recorded already are no
 and DRR are runs of `experiments.lenet300`. Recipes were chosen on training and validation images alone.
 """
 
-import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from experiments import lenet300
 from experiments.commands import FOLDER, Networks, picture
 
-BESIDE = ("dense", "paper-rl1", "paper-drr")
+BESIDE = ("dense", "dense-shifts", "paper-rl1", "paper-drr")
 """Configurations of `experiments.lenet300` in the table."""
 
 
@@ -162,23 +161,8 @@ NETWORKS = Networks(
 
 def table() -> None:
     """Prints a Markdown table: medians with ranges over seeds, error increases paired by seed and image."""
-    baselines = lenet300.NETWORKS.recorded()
-    lines = {key: line for key, line in baselines.items() if key[0] in BESIDE} | NETWORKS.recorded()
-    columns = ["configuration", "seeds", "non-zeros", "compression rate", "test error, %", "over plain dense", "s"]
-    print(f"| {' | '.join(columns)} |")
-    print("|" + " --- |" * len(columns))
-    for name in dict.fromkeys(name for name, _ in lines):
-        own = {seed: line for (other, seed), line in lines.items() if other == name}
-        pairs = [lenet300.paired(line, baselines["dense", seed]) for seed, line in own.items() if ("dense", seed) in baselines]
-        increase = ""
-        if pairs and name != "dense":
-            increase = f"{lenet300.mean_and_error(pairs)}, median {statistics.median(increase for increase, _ in pairs):+.2f}"
-        figures = [
-            lenet300.median_and_range([line[key] for line in own.values()], digits)
-            for key, digits in (("nonzeros", 0), ("compression_rate", 1), ("test_error_percent", 2))
-        ]
-        seconds = lenet300.median_and_range([line["seconds"] for line in own.values()], 0)
-        print(f"| {' | '.join([name, str(len(own)), *figures, increase, seconds])} |")
+    beside = {key: line for key, line in lenet300.NETWORKS.recorded().items() if key[0] in BESIDE}
+    lenet300.print_rows(beside | NETWORKS.recorded())
 
 
 def figure() -> None:

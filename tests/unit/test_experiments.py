@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from experiments import lenet5, lenet300, pmmp
+from experiments import increases, lenet5, lenet300, pmmp
 from experiments.commands import CommandLine, Networks, picture, records
 
 from ellzero.methods import Unregularised
@@ -184,3 +185,30 @@ def test_the_table_has_a_row_for_each_configuration_that_is_recorded(name: str, 
     recorded = {recipe for recipe, _ in EXPERIMENTS[name].NETWORKS.recorded()}
     EXPERIMENTS[name].table()
     assert recorded <= set(re.findall(r"^\| ([\w-]+) \|", capsys.readouterr().out, re.MULTILINE))
+
+
+def test_error_increases_have_standard_errors_over_images_and_over_seeds():
+    def line(*wrong: int) -> dict[str, Any]:
+        return {"details": {"wrong_images": list(wrong), "dense_wrong_images": [0, 1], "settings": {"augment": None}}}
+
+    own, plain = {0: line(0, 1, 2, 3), 1: line(0, 5)}, {0: line(0, 9), 1: line(0, 5, 6)}
+    over_plain, alike, begun = increases.three(own, plain, {0: line(), 1: line()})
+    assert over_plain == alike  # images as they are
+    # Reference: the differences per image, +1, 0 or -1, their mean and its standard error.
+    differences = np.zeros((2, increases.TEST_IMAGES))
+    differences[0, [1, 2, 3]], differences[0, 9], differences[1, 6] = 1, -1, -1
+    means, errors = 100 * differences.mean(1), 100 * differences.std(1) / increases.TEST_IMAGES**0.5
+    np.testing.assert_allclose(over_plain, np.stack([means, errors], axis=1), rtol=1e-12)
+    assert increases.over_images(over_plain) == pytest.approx(np.hypot(*errors) / 2)
+    assert increases.over_seeds(over_plain) == pytest.approx(means.std(ddof=1) / 2**0.5)
+    assert increases.over_seeds(over_plain[:1]) is None
+    assert [increase for increase, _ in begun] == pytest.approx([0.02, 0.0])
+
+
+def test_shifted_runs_are_compared_with_dense_networks_on_shifted_images():
+    def line(*wrong: int) -> dict[str, Any]:
+        return {"details": {"wrong_images": list(wrong), "dense_wrong_images": [], "settings": {"augment": "Shifts(pixels=1)"}}}
+
+    over_plain, alike, _ = increases.three({0: line(1, 2)}, {0: line(1)}, {0: line(3, 4, 5)})
+    assert [value for value, _ in over_plain] == pytest.approx([0.01])
+    assert [value for value, _ in alike] == pytest.approx([-0.01])
