@@ -1,19 +1,29 @@
 """Networks as files: what each way of packing costs, measured from files that were read back.
 
     python -m experiments.packing run [lossless] [calibrated] [without-data] [weight-error]
+    python -m experiments.packing run nncodec
     python -m experiments.packing table
 
 A network and a way is one line of `results/packing.jsonl`. Networks, calibration and test images come from the folder ELLZERO_DATA names.
 The defaults of `Calibrated` were chosen on training images, and so was the damping of 0.05 for inputs that are made up; the 1,000 test
 images only measure, for every exchange rate of a fixed list.
+
+The part `nncodec` measures another coder, NNCodec 2.1.3, on the same networks, images and errors: dependent quantisation by its own rule,
+without data. It needs that package, which is no dependency of ours: `pip install --no-deps nncodec==2.1.3`.
 """
 
+import contextlib
+import copy
+import importlib
+import io
 import json
 import lzma
 import os
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+import unittest.mock
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -71,7 +81,7 @@ def calibrated(folder: Path) -> Iterator[dict[str, Any]]:
                 folder,
                 depth,
                 f"calibrated {rate:g}",
-                lambda _, rate=rate: Calibrated(inputs=inputs, held_out=held_out, nats_per_kilobyte=rate),
+                saved(lambda _, rate=rate: Calibrated(inputs=inputs, held_out=held_out, nats_per_kilobyte=rate)),
             )
 
 
@@ -87,10 +97,60 @@ def without_data(folder: Path) -> Iterator[dict[str, Any]]:
                 folder,
                 depth,
                 f"no data {rate:g}",
-                lambda model, rate=rate: Calibrated(
-                    inputs=synthesised(model), held_out=synthesised(model), nats_per_kilobyte=rate, damping=0.05
+                saved(
+                    lambda model, rate=rate: Calibrated(
+                        inputs=synthesised(model), held_out=synthesised(model), nats_per_kilobyte=rate, damping=0.05
+                    )
                 ),
             )
+
+
+def nncodec(folder: Path) -> Iterator[dict[str, Any]]:
+    """Packs with NNCodec as its users call it, without data, for a fixed list of its quantisation parameters (`qp`, log2 of a step)."""
+    import numpy as np
+    import safetensors.torch
+    import torch
+
+    encode, decode = nncodec_functions()
+
+    def coded(tensors: dict[str, Any], qp: int) -> tuple[int, dict[str, Any]]:
+        with tempfile.TemporaryDirectory() as place, contextlib.redirect_stdout(io.StringIO()):
+            code = encode({name: np.atleast_1d(tensor.numpy()) for name, tensor in tensors.items()}, {"qp": qp, "results": place})
+            values = decode(code, {})
+        return len(code), {name: torch.from_numpy(values[name]).reshape(tensor.shape) for name, tensor in tensors.items()}
+
+    def network(model: Any, qp: int) -> tuple[int, Any]:
+        # The number of batches seen says nothing to a network that is evaluated.
+        state = {name: tensor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+        size, values = coded(state, qp)
+        packed = copy.deepcopy(model)
+        packed.load_state_dict(values, strict=False)
+        return size, packed
+
+    for depth in RESIDUAL:
+        for qp in range(-36, -18, 2):
+            yield residual(folder, depth, f"NNCodec, qp {qp}", lambda model, qp=qp: network(model, qp))
+    source = folder / "networks" / "silero_vad_16k.safetensors"
+    tensors = safetensors.torch.load_file(source)
+    for qp in range(-28, -10, 2):
+        started = time.process_time()
+        size, values = coded(tensors, qp)
+        yield of_weights(source, f"NNCodec, qp {qp}", size, tensors, values, time.process_time() - started)
+
+
+def nncodec_functions() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Imports NNCodec's encoder and decoder; what it imports besides and does not use here is left out where it is missing."""
+    for name in ("torchvision", "torchmetrics", "ptflops", "cv2", "pandas", "sklearn", "h5py", "tqdm", "PIL"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            for module in (name, f"{name}.datasets", f"{name}.transforms", f"{name}.models", f"{name}.io", f"{name}.metrics"):
+                sys.modules[module] = unittest.mock.MagicMock()
+    try:
+        module = importlib.import_module("nncodec.nn")
+    except ImportError as error:
+        refuse(f"{error}: the part nncodec needs that package, `pip install --no-deps nncodec==2.1.3`")
+    return module.encode, module.decode
 
 
 def weight_error(folder: Path) -> Iterator[dict[str, Any]]:
@@ -104,22 +164,26 @@ def weight_error(folder: Path) -> Iterator[dict[str, Any]]:
 
     source = folder / "networks" / "silero_vad_16k.safetensors"
     tensors = safetensors.torch.load_file(source)
-    total = sum(float(tensor.double().square().sum()) for tensor in tensors.values())
     for error in (0.02, 0.027, 0.04, 0.06):
         started = time.process_time()
         with tempfile.TemporaryDirectory() as place:
             report = save_file(tensors, Path(place) / "network.l0", quantise=SharedStep.at_error(tensors_of(source), error))
             packed = load_file(Path(place) / "network.l0")
-        seconds = time.process_time() - started
-        changed = sum(float((packed[name] - tensor).double().square().sum()) for name, tensor in tensors.items())
-        yield {
-            "network": source.stem,
-            "way": f"shared step {error:g}",
-            "source_bytes": source.stat().st_size,
-            "file_bytes": report.file_bytes,
-            "weight_error": (changed / total) ** 0.5,
-            "seconds": round(seconds, 1),
-        }
+        yield of_weights(source, f"shared step {error:g}", report.file_bytes, tensors, packed, time.process_time() - started)
+
+
+def of_weights(source: Path, way: str, size: int, tensors: dict[str, Any], packed: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """Makes the record of a network that is measured by the error of its weights alone: the norm of the change over that of the weights."""
+    total = sum(float(tensor.double().square().sum()) for tensor in tensors.values())
+    changed = sum(float((packed[name] - tensor).double().square().sum()) for name, tensor in tensors.items())
+    return {
+        "network": source.stem,
+        "way": way,
+        "source_bytes": source.stat().st_size,
+        "file_bytes": size,
+        "weight_error": (changed / total) ** 0.5,
+        "seconds": round(seconds, 1),
+    }
 
 
 @cache
@@ -134,29 +198,38 @@ def dense(folder: Path, depth: int) -> Any:
     return model
 
 
-def residual(folder: Path, depth: int, way: str, quantise: Callable[[Any], Any]) -> dict[str, Any]:
+def saved(quantise: Callable[[Any], Any]) -> Callable[[Any], tuple[int, Any]]:
+    """Makes a function that saves a residual network and reads it back: it returns the bytes of the file and the network from it."""
+    from ellzero.archive.load import load_model
+    from ellzero.archive.save import save_model
+
+    def pack(model: Any) -> tuple[int, Any]:
+        with tempfile.TemporaryDirectory() as place:
+            report = save_model(model, Path(place) / "network.l0", quantise=quantise(model))
+            return report.file_bytes, load_model(copy.deepcopy(model), Path(place) / "network.l0")
+
+    return pack
+
+
+def residual(folder: Path, depth: int, way: str, pack: Callable[[Any], tuple[int, Any]]) -> dict[str, Any]:
     """Packs a residual network, and measures what the file decodes to on the 1,000 test images.
 
     Args:
         folder: of the data.
         depth: of the network.
         way: what the record calls it.
-        quantise: makes the quantiser for the network.
+        pack: network -> the bytes of its file, and the network that the file decodes to.
     """
     import torch
 
-    from ellzero.archive.load import load_model
-    from ellzero.archive.save import save_model
     from ellzero.data import Part, load_cifar10, standardised
-    from ellzero.models import ResNet
 
     torch.set_num_threads(1)
     source, model = folder / "networks" / f"{RESIDUAL[depth]}.safetensors", dense(folder, depth)
     started = time.process_time()
-    with tempfile.TemporaryDirectory() as place:
-        report = save_model(model, Path(place) / "network.l0", quantise=quantise(model))
-        packed = load_model(ResNet(depth), Path(place) / "network.l0").eval()
+    size, packed = pack(model)
     seconds = time.process_time() - started
+    packed.eval()
     test = load_cifar10(folder, Part.TEST)
     images, labels = standardised(test.inputs), test.labels
     with torch.no_grad():
@@ -166,8 +239,9 @@ def residual(folder: Path, depth: int, way: str, quantise: Callable[[Any], Any])
         "network": source.stem,
         "way": way,
         "source_bytes": source.stat().st_size,
-        "file_bytes": report.file_bytes,
+        "file_bytes": size,
         "kl": float((before.exp() * (before - after)).sum(1).mean()),
+        "test_images": len(labels),
         "test_error_percent": 100 * float((after.argmax(1) != labels).float().mean()),
         "dense_test_error_percent": 100 * float((before.argmax(1) != labels).float().mean()),
         "seconds": round(seconds, 1),
@@ -175,24 +249,29 @@ def residual(folder: Path, depth: int, way: str, quantise: Callable[[Any], Any])
 
 
 PARTS = {"lossless": lossless, "calibrated": calibrated, "without-data": without_data, "weight-error": weight_error}
+OTHERS = {"nncodec": nncodec}
+"""Parts that need what ellzero does not depend on: run where they are named."""
 
 
 def run(parts: list[str]) -> None:
     """Runs the parts named, all by default; a network and way that are recorded already are measured again."""
-    check_names("part", parts, PARTS)
+    all_parts = PARTS | OTHERS
+    check_names("part", parts, all_parts)
     place = os.environ.get("ELLZERO_DATA")
     if not place:
         refuse("ELLZERO_DATA is not set: it names the folder that holds cifar10/ and networks/")
     for part in parts or PARTS:
-        for line in PARTS[part](Path(place)):
+        for line in all_parts[part](Path(place)):
             record(line)
             print(line, flush=True)
 
 
 def table() -> None:
-    """Prints a Markdown table."""
-    print("| network | way | bytes | of the file | xz | xz on byte planes | KL, nats | error, % (before) |\n|" + " --- |" * 8)
-    for line in records(RESULTS):
+    """Prints a Markdown table, by network and size."""
+    print(
+        "| network | way | bytes | of the file | xz | xz on byte planes | KL, nats | error on 1,000 images, % (before) |\n|" + " --- |" * 8
+    )
+    for line in sorted(records(RESULTS), key=lambda line: (line["network"], -line["file_bytes"])):
         share = line["file_bytes"] / line["source_bytes"]
         cells = [line["network"], line["way"], f"{line['file_bytes']:,}", f"{share:.3f}"]
         cells += [f"{line[name]:,}" if name in line else "" for name in ("xz_bytes", "xz_planes_bytes")]
@@ -210,7 +289,9 @@ def record(line: dict[str, Any]) -> None:
 def main() -> None:
     """Parses the command line."""
     line = CommandLine(__doc__, table=table)
-    line.add("run", lambda given: run(given.parts)).add_argument("parts", nargs="*", help=f"{', '.join(PARTS)}; all by default")
+    line.add("run", lambda given: run(given.parts)).add_argument(
+        "parts", nargs="*", help=f"{', '.join(PARTS)}, all by default; {', '.join(OTHERS)}"
+    )
     line.run()
 
 
