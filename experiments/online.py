@@ -80,6 +80,8 @@ def online(seed: int, learner: str, replay: int) -> dict[str, Any]:
     model, generator = learner_of(learner, seed), torch.Generator().manual_seed(seed)
     order = torch.randperm(len(y), generator=generator)
     x, y = x[order], y[order]
+    if learner == "LeNet-5-Caffe":
+        x = x.view(-1, 1, 28, 28)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
 
     @torch.no_grad()
