@@ -1,20 +1,27 @@
 """Masks in force: checked once, stored in the form that is cheapest to apply at every step."""
 
+import math
 from collections.abc import Collection, Mapping
+from itertools import compress
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import increment_version
 
-from ellzero.attaching.mask_kernels import FEW, SMALLEST, Floats, Rows, add_sign_and_keep_, fits, keep_, row_of
+from ellzero.attaching.mask_kernels import Places, addresses, is_like, keep_, pull_and_keep_
 from ellzero.attaching.survivors import Survivors
 from ellzero.distributed import canonical_names, known_name
-from ellzero.methods.protocol import Method, SignGradient
+from ellzero.methods.protocol import ExponentialPull, Method
 from ellzero.types import At, Masks, Params
 
 _WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Whole numbers as wide as a floating point number, by bytes."""
+
+_LOG2_E = math.log2(math.e)
+
+_OPTIMIZERS = 8
+"""Sets of parameters whose places are kept at once: one for each optimizer, or for each choice of what requires a gradient."""
 
 
 def checked_masks(masks: Masks, params: Params, aliases: Mapping[str, str], *, allow_empty_layers: bool = False) -> dict[str, Tensor]:
@@ -83,7 +90,7 @@ class Keep:
     """Masks in the form that is cheapest in every step: bytes for the kernels, or ones and zeros as whole numbers where a parameter is.
 
     Args:
-        masks: canonical name -> boolean mask, True where the weight is kept.
+        masks: canonical name -> boolean mask, True where the weight is kept; there may be none.
         method: what regularises; None where masks alone are in force.
 
     Attributes:
@@ -93,13 +100,13 @@ class Keep:
     def __init__(self, masks: Masks, method: Method | None = None) -> None:
         # Checked once: a check against a protocol takes longer than a mask.
         self._method = method
-        self._signs = method if isinstance(method, SignGradient) else None
+        self._pulls = method if isinstance(method, ExponentialPull) else None
         # A mask that keeps everything costs nothing.
         self._masks = {name: mask for name, mask in masks.items() if not bool(mask.all())}
-        self._bytes = {name: mask.flatten().numpy() for name, mask in self._masks.items() if mask.is_cpu}
-        self._few = len(masks) <= FEW
-        self._smallest = 1 if self._few else SMALLEST
-        self._rows = Rows(self._smallest)
+        self._bytes = {name: np.ascontiguousarray(mask.flatten().numpy()) for name, mask in self._masks.items() if mask.is_cpu}
+        self._mask_places = {name: mask.ctypes.data for name, mask in self._bytes.items()}
+        self._gradients: dict[int, Places] = {}
+        self._weights: dict[int, Places] = {}
         self._factors: dict[str, Tensor] = {}
         self.survivors = Survivors(self._masks, method)
 
@@ -112,57 +119,55 @@ class Keep:
         Raises:
             TypeError: a gradient is sparse.
         """
-        price = None if self._signs is None else self._signs.sign_price(at)
-        if price is not None:
-            return self._add_sign_(params, state, at, price, scale)
-        return self.survivors.add_gradient_(params, state, at, scale)
-
-    @torch.no_grad()
-    def _add_sign_(self, params: Params, state: nn.Module, at: At, price: float, scale: float) -> list[str]:
-        factor = np.float32(price * scale)
-        done: list[str] = []
-        rest: dict[str, Tensor] = {}
-        for name, weight in params.items():
-            gradient, mask = weight.grad, self._bytes.get(name)
-            row = None if mask is None and not self._few else self._rows.of(name, weight)
-            if row is None or gradient is None or not fits(gradient, self._smallest):
-                rest[name] = weight
-                continue
-            if mask is None:
-                mask = self._bytes[name] = np.ones(row.size, np.bool_)
-            increment_version(gradient)
-            add_sign_and_keep_(row_of(gradient), row, mask, factor)
-            done.append(name)
-        if done and rest:
-            assert self._method is not None
-            self._method.add_gradient_(rest, state, at, scale)
-        return done
+        pull = None if self._pulls is None else self._pulls.exponential_pull(at)
+        if pull is None:
+            return self.survivors.add_gradient_(params, state, at, scale)
+        places = self._gradients.get(id(params))
+        if places is None or not places.hold(params):
+            places = _put(self._gradients, params, Places(params, self._mask_places, self._masks))
+        gradients = [gradient for weight in places.weights if is_like(gradient := weight.grad)]
+        names, starts, masks, sizes, rest = places.names, places.starts, places.masks, places.sizes, places.others
+        if len(gradients) < len(names):
+            taken = [is_like(weight.grad) for weight in places.weights]
+            starts, masks, sizes = starts[taken], masks[taken], sizes[taken]
+            names = list(compress(names, taken))
+            rest = {name: weight for name, weight in params.items() if name not in names}
+        if names:
+            price, decay = pull
+            increment_version(gradients)
+            own = addresses([gradient.data_ptr() for gradient in gradients])
+            pull_and_keep_(own, starts, masks, sizes, np.float32(price * scale), np.float32(-decay * _LOG2_E))
+            if rest:
+                assert self._method is not None
+                self._method.add_gradient_(rest, state, at, scale)
+        return names
 
     def apply_to_gradients_(self, params: Params, *, but: Collection[str] = ()) -> None:
         """Sets the dense gradients that exist to 0 where their weight is pruned; those named in `but` are left out."""
-        done = frozenset(but)
-        names = [name for name in self._masks if name in params and name not in done]
-        tensors = {name: grad for name in names if (grad := params[name].grad) is not None and grad.layout is torch.strided}
-        self._apply_(tensors, {name: row_of(grad) if fits(grad, self._smallest) else None for name, grad in tensors.items()})
+        names = self._masks.keys() - but if but else self._masks
+        if names:
+            tensors = {name: params[name].grad for name in names if name in params}
+            strided = {name: grad for name, grad in tensors.items() if grad is not None and grad.layout is torch.strided}
+            self._apply_(Places(strided, self._mask_places, self._masks))
 
     def apply_to_weights_(self, params: Params) -> None:
         """Sets pruned weights to 0."""
-        tensors = {name: params[name] for name in self._masks if name in params}
-        self._apply_(tensors, {name: self._rows.of(name, weight) for name, weight in tensors.items()})
+        if not self._masks:
+            return
+        places = self._weights.get(id(params))
+        if places is None or not places.hold(params):
+            places = _put(self._weights, params, Places(params, self._mask_places, self._masks, self._masks))
+        self._apply_(places)
 
     @torch.no_grad()
-    def _apply_(self, tensors: Params, rows: Mapping[str, Floats | None]) -> None:
-        others: list[str] = []
-        for name, row in rows.items():
-            if row is None or name not in self._bytes:
-                others.append(name)
-            else:
-                increment_version(tensors[name])
-                keep_(row, self._bytes[name])
-        if others:
+    def _apply_(self, places: Places) -> None:
+        if places.names:
+            increment_version(places.weights)
+            keep_(places.starts, places.masks, places.sizes)
+        if places.others:
             # A product of numbers would keep NaN and make -0; one of their bits as whole numbers does neither.
-            bits = [tensors[name].view(_WHOLE[tensors[name].element_size()]) for name in others]
-            torch._foreach_mul_(bits, [self._factor(name, whole) for name, whole in zip(others, bits, strict=True)])
+            bits = [tensor.view(_WHOLE[tensor.element_size()]) for tensor in places.others.values()]
+            torch._foreach_mul_(bits, [self._factor(name, whole) for name, whole in zip(places.others, bits, strict=True)])
 
     def _factor(self, name: str, whole: Tensor) -> Tensor:
         """Returns a mask as ones and zeros, of the type and in the place of a tensor of whole numbers."""
@@ -170,6 +175,14 @@ class Keep:
         if factor is None or factor.device != whole.device or factor.dtype != whole.dtype:
             factor = self._factors[name] = self._masks[name].to(whole.device, whole.dtype)
         return factor
+
+
+def _put(known: dict[int, Places], params: Params, places: Places) -> Places:
+    """Keeps places for the next step; they hold the parameters, so that no other dictionary gets the same id."""
+    if len(known) >= _OPTIMIZERS:
+        known.clear()
+    known[id(params)] = places
+    return places
 
 
 def _listed(params: Params) -> str:

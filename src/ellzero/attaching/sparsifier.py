@@ -95,7 +95,7 @@ class Sparsifier:
         self._total_steps = total_steps
         self._moves = moves(method)
         self._masks: dict[str, Tensor] | None = None
-        self._keep: Keep | None = None
+        self._keep = Keep({}, method)
         self._workspace = Workspace()
         self._handles: list[RemovableHandle] = []
 
@@ -164,7 +164,7 @@ class Sparsifier:
 
     def unfreeze(self) -> None:
         """Lets pruned weights grow again, from 0; `set_phase` decides about the penalty."""
-        self._masks = self._keep = None
+        self._masks, self._keep = None, Keep({}, self.method)
 
     def apply_masks_(self, module: nn.Module) -> None:
         """Sets what is pruned to 0 in a copy of the model: an average of weights, or one with adapters merged.
@@ -278,8 +278,7 @@ class Sparsifier:
     def _draw_(self, attached: Attached, forward: ForwardPass) -> None:
         """Draws forward weights of one optimizer's parameters, within the masks in force."""
         forward.show_(self.state, self._at(attached.step))
-        if self._keep is not None:
-            self._keep.apply_to_weights_(attached.trainable)
+        self._keep.apply_to_weights_(attached.trainable)
 
     def _hide_(self) -> None:
         for forward in self._forwards():
@@ -337,12 +336,10 @@ class Sparsifier:
             if attached.watch.due():
                 self.last = measure(self.method, params, self.state, at, scale)
                 attached.watch.record(self.last)
-            if self._keep is not None:
-                done = self._keep.add_gradient_(params, self.state, at, scale)
+            done = self._keep.add_gradient_(params, self.state, at, scale)
             if not done:
                 self.method.add_gradient_(params, self.state, at, scale)
-        if self._keep is not None:
-            self._keep.apply_to_gradients_(attached.trainable, but=done)
+        self._keep.apply_to_gradients_(attached.trainable, but=done)
 
     def _after_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _will_skip(optimizer):
@@ -352,9 +349,8 @@ class Sparsifier:
         if params and self.phase is Phase.REGULARISE:
             attached.caps.begin(attached.step)
             directions = self._directions.copies(params)
-            survivors = None if self._keep is None else self._keep.survivors
             if attached.flat.fits(self.method, optimizer, params, at):
-                attached.flat.step_(self.method, optimizer, params, self.state, at, attached.caps, survivors)
+                attached.flat.step_(self.method, optimizer, params, self.state, at, attached.caps, self._keep.survivors)
             else:
                 with torch.no_grad():
                     steps = step_sizes(optimizer, params, self._workspace, attached.caps) if self.method.proximal else {}
@@ -367,8 +363,7 @@ class Sparsifier:
             if masks is not None:
                 self._install_masks({**(self._masks or {}), **checked_masks(masks, self._trainable, self._aliases)})
             attached.watch.step(self.method, may_rise=self._moves and at.progress < 1.0)
-        if self._keep is not None:
-            self._keep.apply_to_weights_(attached.trainable)
+        self._keep.apply_to_weights_(attached.trainable)
         attached.step += 1
         if attached.forward is not None and self.phase is Phase.REGULARISE:
             self._draw_(attached, attached.forward)
@@ -380,8 +375,10 @@ _NO_COPY = (
 )
 
 
-def _requiring_grad(params: Params) -> dict[str, Tensor]:
-    """Leaves out what the user has frozen by `requires_grad_(False)` since."""
+def _requiring_grad(params: Params) -> Params:
+    """Leaves out what the user has frozen by `requires_grad_(False)` since; the same mapping where nothing has been."""
+    if all(parameter.requires_grad for parameter in params.values()):
+        return params
     return {name: parameter for name, parameter in params.items() if parameter.requires_grad}
 
 

@@ -21,6 +21,8 @@ from typing import Any, SupportsIndex, TypeVar, cast
 
 import numpy as np
 
+from ellzero.jit.intrinsics import Intrinsic
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 Integer = SupportsIndex  # what a kernel takes as a number: Python's or numpy's, of any width
 
@@ -88,7 +90,7 @@ class Kernel:
         # The kernels have to be known to numba as its own when it reads the function; nothing is changed in the module.
         scope = dict(self.py_func.__globals__)
         for name in self.py_func.__code__.co_names:
-            if isinstance(value := scope.get(name), Kernel):
+            if isinstance(value := scope.get(name), Kernel | Intrinsic):
                 scope[name] = value.compiled
         own = FunctionType(self.py_func.__code__, scope, self.py_func.__name__, self.py_func.__defaults__, self.py_func.__closure__)
         own.__qualname__, own.__doc__ = self.py_func.__qualname__, self.py_func.__doc__

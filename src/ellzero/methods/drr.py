@@ -101,6 +101,13 @@ class DRR:
             torch._foreach_mul_(slopes, [2.0 * rho * factor * scale for factor in factors])
             torch._foreach_add_(grads, slopes)
 
+    def exponential_pull(self, at: At) -> tuple[float, float] | None:
+        """Returns `alpha * beta` and beta, where the well is the exponential one alone; None in every other form."""
+        if self.proximal or self.normalise is not None or not isinstance(self.relaxation, Exponential) or value_at(self.rho, at) != 0.0:
+            return None
+        beta = value_at(self.beta, at)
+        return value_at(self.alpha, at) * beta, beta
+
     @torch.no_grad()
     def after_step_(self, params: Params, state: nn.Module, steps: Params, at: At) -> None:
         """Soft-thresholds by `step * alpha * slope`, then divides by `1 + 2 * step * rho`, in the proximal form.

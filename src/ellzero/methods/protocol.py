@@ -133,11 +133,15 @@ class GradientOnSurvivors(Protocol):
 
 
 @runtime_checkable
-class SignGradient(Protocol):
-    """A method whose gradient is a price times the sign of each weight, which one kernel adds while it applies a mask."""
+class ExponentialPull(Protocol):
+    """A method whose gradient is `price * sign(theta) * exp(-decay * |theta|)`, which one kernel adds while it applies masks."""
 
-    def sign_price(self, at: At) -> float | None:
-        """Returns the price, in units of the data loss per unit of magnitude; None where the gradient has another form."""
+    def exponential_pull(self, at: At) -> tuple[float, float] | None:
+        """Returns the pull of a weight close to 0, in units of the data loss per unit of magnitude, and how it decays with magnitude.
+
+        Returns:
+            `price` and `decay`, neither negative; a decay of 0 pulls all weights alike. None where the gradient has another form.
+        """
         ...
 
 

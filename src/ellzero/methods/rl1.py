@@ -50,9 +50,9 @@ class RL1:
         sign_into_(signs, list(params.values()))
         torch._foreach_add_(gradients(params), signs, alpha=value_at(self.alpha, at) * scale)
 
-    def sign_price(self, at: At) -> float | None:
-        """Returns alpha: the gradient is alpha times the sign of each weight; None in the proximal form, which has none."""
-        return None if self.proximal else value_at(self.alpha, at)
+    def exponential_pull(self, at: At) -> tuple[float, float] | None:
+        """Returns alpha, which pulls all weights alike; None in the proximal form, which has no gradient."""
+        return None if self.proximal else (value_at(self.alpha, at), 0.0)
 
     @torch.no_grad()
     def after_step_(self, params: Params, state: nn.Module, steps: Params, at: At) -> None:

@@ -18,7 +18,6 @@ from ellzero.params import everything, weights
 from ellzero.types import At, Phase
 
 PENALTIES = [
-    DRR(alpha=1e-2),
     DRR(alpha=1e-2, rho=1e-2),
     DRR(alpha=1e-2, relaxation=Gaussian()),
     DRR(alpha=ramp(0.0, 1e-2), relaxation=Rational()),
@@ -118,7 +117,7 @@ def test_closures_and_unfreezing(monkeypatch: pytest.MonkeyPatch) -> None:
     def run() -> tuple[nn.Module, torch.optim.Optimizer]:
         model = network()
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-        sparsifier = attach(optimizer, model, DRR(alpha=1e-2))
+        sparsifier = attach(optimizer, model, DRR(alpha=1e-2, rho=1e-2))
         sparsifier.freeze(few(matrices(model), seed=1), penalty=True)
         for step in range(6):
 
@@ -139,7 +138,7 @@ def test_a_gradient_scaler_with_an_infinite_step(fused: bool, monkeypatch: pytes
     def run() -> tuple[nn.Module, torch.optim.Optimizer]:
         model = network()
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, fused=fused)
-        sparsifier = attach(optimizer, model, DRR(alpha=1e-2))
+        sparsifier = attach(optimizer, model, DRR(alpha=1e-2, rho=1e-2))
         sparsifier.freeze(few(matrices(model), seed=1), penalty=True)
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12)
         for step in range(5):
@@ -160,7 +159,7 @@ def test_a_parameter_that_the_loss_does_not_reach_and_one_that_the_user_froze(dt
     def run() -> tuple[nn.Module, torch.optim.Optimizer]:
         model = network(dtype)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-        sparsifier = attach(optimizer, model, DRR(alpha=1e-2), select=everything)
+        sparsifier = attach(optimizer, model, DRR(alpha=1e-2, rho=1e-2), select=everything)
         sparsifier.freeze(few(matrices(model), seed=1), penalty=True)
         for step in range(6):
             optimizer.zero_grad()
@@ -182,7 +181,7 @@ def test_a_parameter_used_twice_is_gathered_once(monkeypatch: pytest.MonkeyPatch
         model.append(nn.Linear(64, 64, bias=False))
         model[3].weight = model[2].weight
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-        sparsifier = attach(optimizer, model, DRR(alpha=1e-2))
+        sparsifier = attach(optimizer, model, DRR(alpha=1e-2, rho=1e-2))
         sparsifier.freeze({"3.weight": few(matrices(model), seed=1)["2.weight"]}, penalty=True)
         for step in range(5):
             optimizer.zero_grad()
@@ -197,7 +196,7 @@ def test_several_optimizers(monkeypatch: pytest.MonkeyPatch) -> None:
     def run() -> tuple[nn.Module, torch.optim.Optimizer]:
         model = network()
         pair = [torch.optim.Adam(model[0].parameters(), lr=1e-2), torch.optim.SGD(model[2].parameters(), lr=1e-2)]
-        sparsifier = attach(pair, model, DRR(alpha=1e-2))
+        sparsifier = attach(pair, model, DRR(alpha=1e-2, rho=1e-2))
         sparsifier.freeze(few(matrices(model), seed=1), penalty=True)
         for step in range(5):
             model.zero_grad()
@@ -274,7 +273,7 @@ def test_other_methods_are_left_alone(method: Any) -> None:
 def test_a_channels_last_convolution_is_masked_whole_beside_a_gathered_layer() -> None:
     model = nn.Sequential(nn.Conv2d(8, 8, 3), nn.Flatten(), nn.Linear(128, 4)).to(memory_format=torch.channels_last)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    sparsifier = attach(optimizer, model, DRR(alpha=1e-2), select=weights)
+    sparsifier = attach(optimizer, model, DRR(alpha=1e-2, rho=1e-2), select=weights)
     masks = few(matrices(model), seed=1)
     sparsifier.freeze(masks, penalty=True)
     for step in range(3):
@@ -301,7 +300,7 @@ def test_a_sparse_gradient_is_refused_by_name() -> None:
 def test_a_change_of_precision_makes_new_room() -> None:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    sparsifier = attach(optimizer, model, DRR(alpha=1e-2))
+    sparsifier = attach(optimizer, model, DRR(alpha=1e-2, rho=1e-2))
     sparsifier.freeze(few(matrices(model), seed=1), penalty=True)
     for dtype in (torch.float32, torch.float64):
         model.to(dtype)

@@ -142,7 +142,7 @@ class TopGradients:
 
 @dataclass(frozen=True, kw_only=True)
 class Signs:
-    """R-L1 by another name: a sign gradient, and silence where its price is 0."""
+    """R-L1 by another name: a pull that one kernel adds, and silence where its price is 0."""
 
     alpha: float = 1e-3
 
@@ -153,8 +153,8 @@ class Signs:
     def silent(self) -> bool:
         return self.alpha == 0
 
-    def sign_price(self, at: At) -> float:
-        return self.alpha
+    def exponential_pull(self, at: At) -> tuple[float, float]:
+        return self.alpha, 0.0
 
     def penalty(self, params: Params, state: nn.Module, at: At) -> Scalar:
         return self.alpha * torch.stack([parameter.abs().sum() for parameter in params.values()]).sum()
