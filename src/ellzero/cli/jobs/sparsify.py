@@ -99,7 +99,8 @@ def with_options(preset: Preset, options: Sparsify) -> Preset:
     if options.error_increase is not None:
         target = ErrorIncrease(options.error_increase / 100)
         recipe = replace(recipe, cycles=None)
-    if is_silent(method) and options.nonzeros is None and options.file_bytes is None:
+    # A method that was chosen to be silent means a dense baseline; a preset's own silent method means that its truncations do it all.
+    if method is not preset.method and is_silent(method) and options.nonzeros is None and options.file_bytes is None:
         target = None
     return replace(preset, method=method, target=target, recipe=recipe)
 
