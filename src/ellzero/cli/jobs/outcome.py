@@ -68,6 +68,8 @@ def measure(options: Sparsify, preset: Preset, problem: Problem, sparse: Sparsif
             "options": dict(options.settings()),
             "settings": preset.settings(),
             "data": problem.name,
+            # Kernels of other instructions round otherwise: records of one seed can be compared bit for bit where this is the same.
+            "instructions": torch.backends.cpu.get_cpu_capability(),
             "quantised_bytes": (folder / "quantised.l0").stat().st_size,
             "quantised_test_error_percent": error_percent(rough, problem, test),
             "safetensors_bytes": (folder / "network.safetensors").stat().st_size,
