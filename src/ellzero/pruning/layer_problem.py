@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ellzero.pruning._random_gradient import random_gradient
 from ellzero.pruning.least_squares import damped, eliminate, mask_after, refit, squared_error, times
+from ellzero.pruning.priced import priced_mask
 from ellzero.pruning.regression import Regression, weights_and_bias, write_weights_and_bias_
 from ellzero.surgery.calls import Forward
 from ellzero.surgery.layer_matrices import bias_of, by_output
@@ -35,7 +36,7 @@ class Budget:
 
     Attributes:
         zeros: the fraction of prunable weights that become 0, or None.
-        alpha: otherwise, the price up to which a weight is removed.
+        alpha: otherwise, the price of a weight.
         allocation: how zeros are divided among layers.
     """
 
@@ -93,6 +94,12 @@ class LayerProblem:
             solution = refit(self.gram, times(self.dense, self.gram), mask)
             candidates.append((float(squared_error(solution - self.dense, self.gram).sum()), mask, solution))
         _, self.mask, self.solution = min(candidates, key=lambda scored: scored[0])
+        write_weights_and_bias_(self.layer, self.solution)
+
+    def price_(self, alpha: float) -> None:
+        """Removes what is not worth `alpha` per weight to its row's outputs."""
+        self.mask = priced_mask(self.dense, self.gram, self.elimination, self.prunable, alpha) & ~self.dead[:, None]
+        self.solution = refit(self.gram, times(self.dense, self.gram), self.mask)
         write_weights_and_bias_(self.layer, self.solution)
 
     def drop_(self, masks: Mapping[str, Tensor]) -> None:
@@ -154,13 +161,12 @@ def choose_(model: nn.Module, problems: Sequence[LayerProblem], budget: Budget, 
         problem = problems[index]
         if wanted is None:
             assert budget.alpha is not None
-            counts = (problem.prices <= budget.alpha).sum(1)
+            problem.price_(budget.alpha)
         elif budget.allocation is Allocation.EVENLY:
             assert budget.zeros is not None
-            counts = cheapest(problem.prices, [], round(budget.zeros * problem.prices.numel()))
+            problem.choose_(cheapest(problem.prices, [], round(budget.zeros * problem.prices.numel())))
         else:
-            counts = cheapest(problem.prices, [other.prices for other in problems[:index]], wanted)
-        problem.choose_(counts)
+            problem.choose_(cheapest(problem.prices, [other.prices for other in problems[:index]], wanted))
         if problem.cut:
             masks = random_gradient(
                 model, [example], select=lambda name, _module, _tensor: name in names, forward=forward, draws=1, seed=seed

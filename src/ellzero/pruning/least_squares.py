@@ -40,6 +40,11 @@ def times(weight: Float64[Tensor, "rows n"], gram: Float64[Tensor, "*groups n n"
     return (weight.unflatten(0, (gram.shape[:-2].numel(), -1)) @ gram.reshape(-1, *gram.shape[-2:])).flatten(0, 1)
 
 
+def groups_of_rows(weight: Float64[Tensor, "rows n"], gram: Float64[Tensor, "*groups n n"]) -> Int64[Tensor, " rows"]:
+    """Numbers the group of each row."""
+    return torch.arange(len(weight), device=weight.device) // (len(weight) // gram.shape[:-2].numel())
+
+
 def eliminate(weight: Float64[Tensor, "rows n"], gram: Float64[Tensor, "*groups n n"], prunable: Bool[Tensor, " n"]) -> Elimination:
     """Removes the weights of each row one by one, always the cheapest after the others have adapted, until none is left.
 
@@ -55,14 +60,9 @@ def eliminate(weight: Float64[Tensor, "rows n"], gram: Float64[Tensor, "*groups 
     """
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram)).reshape(-1, *gram.shape[-2:])
     rows = max(1, _CHUNK_ENTRIES // gram.shape[-1] ** 2)
-    chunks = zip(weight.split(rows), _groups(weight, gram).split(rows), strict=True)
+    chunks = zip(weight.split(rows), groups_of_rows(weight, gram).split(rows), strict=True)
     parts = [_eliminate(part, inverse[groups], prunable) for part, groups in chunks]
     return Elimination(torch.cat([part.order for part in parts]), torch.cat([part.cost for part in parts]))
-
-
-def _groups(weight: Float64[Tensor, "rows n"], gram: Float64[Tensor, "*groups n n"]) -> Int64[Tensor, " rows"]:
-    """Numbers the group of each row."""
-    return torch.arange(len(weight), device=weight.device) // (len(weight) // gram.shape[:-2].numel())
 
 
 def _eliminate(weight: Float64[Tensor, "rows n"], inverses: Float64[Tensor, "rows n n"], prunable: Bool[Tensor, " n"]) -> Elimination:
@@ -123,7 +123,9 @@ def refit(
     grams, n = gram.reshape(-1, *gram.shape[-2:]), gram.shape[-1]
     solved: list[Tensor] = []
     rows = max(1, _CHUNK_ENTRIES // n**2)
-    for used, right, groups in zip(mask.to(gram.dtype).split(rows), cross.split(rows), _groups(cross, gram).split(rows), strict=True):
+    for used, right, groups in zip(
+        mask.to(gram.dtype).split(rows), cross.split(rows), groups_of_rows(cross, gram).split(rows), strict=True
+    ):
         # A removed weight's row and column are those of the identity, so that all rows are systems of one size.
         system = grams[groups] * used[:, :, None] * used[:, None] + torch.diag_embed(1 - used)
         solved.append(torch.cholesky_solve((right * used)[:, :, None], torch.linalg.cholesky(system))[:, :, 0] * used)
