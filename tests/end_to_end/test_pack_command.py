@@ -127,7 +127,7 @@ def test_story_33_a_folder_as_hugging_face_stores_it_with_shards(
     assert same(lz.load_file(tmp_path / "net.l0"), tensors)
     (folder / "model-00002-of-00002.safetensors").unlink()
     assert main(["pack", str(folder), "-o", str(tmp_path / "half.l0"), "-q"]) == 1
-    assert "model-00002-of-00002.safetensors, which is not beside it" in capsys.readouterr().err
+    assert "'model-00002-of-00002.safetensors', which is not beside it" in capsys.readouterr().err
     assert not (tmp_path / "half.l0").exists()
     index["weight_map"]["steps"] = "../outside.safetensors"
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))

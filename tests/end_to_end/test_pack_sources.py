@@ -295,3 +295,51 @@ def test_tied_weights_absent_from_safetensors_load(words: list[str], tmp_path: P
     other = lz.load_model(TiedNetwork(), tmp_path / "net.l0")
     assert torch.equal(other.head.weight, model.head.weight)
     assert other.head.weight is other.embedding.weight
+
+
+HOSTILE = "a\x1b[31m[bold]\u202eb:smile:\n\x9bc"
+ESCAPED = r"a\x1b[31m[bold]\u202eb:smile:\n\x9bc"
+
+
+def test_control_characters_in_names_are_escaped_wherever_they_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name could move the cursor, colour a terminal, or look like another one."""
+
+    def said() -> str:
+        told = capsys.readouterr()
+        text = told.out + told.err
+        assert not {character for character in text.replace("\n", "") if not character.isprintable()}
+        return text
+
+    lz.save_file({HOSTILE: torch.ones(3, 2), "again": torch.ones(3), "nan": torch.full((2,), torch.nan)}, tmp_path / "net.l0")
+    assert main(["inspect", str(tmp_path / "net.l0")]) == 0
+    assert ESCAPED in said()
+    assert main(["inspect", str(tmp_path / "net.l0"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tensors"][0]["name"] == HOSTILE
+    torch.save({HOSTILE: torch.ones(3), "epoch": 3}, tmp_path / "net.pt")
+    assert main(["pack", str(tmp_path / "net.pt"), "-f"]) == 1
+    said()
+    torch.save({"state_dict": {"a": torch.ones(3)}, HOSTILE: HOSTILE}, tmp_path / "net.pt")
+    assert main(["pack", str(tmp_path / "net.pt"), "-f"]) == 0
+    assert ESCAPED in said()
+    torch.save({HOSTILE: torch.full((80,), torch.nan)}, tmp_path / "net.pt")
+    assert main(["pack", str(tmp_path / "net.pt"), "-f", "--quantise", "log"]) == 1
+    assert ESCAPED in said()
+    header = json.dumps({HOSTILE: {"dtype": "F4", "shape": [2], "data_offsets": [0, 1]}}).encode()
+    (tmp_path / "net.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + b"x")
+    assert main(["pack", str(tmp_path / "net.safetensors"), "-f"]) == 1
+    assert ESCAPED in said()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": HOSTILE}}))
+    assert main(["pack", str(folder)]) == 1
+    assert ESCAPED in said()
+
+
+def test_control_characters_in_the_names_of_files_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / f"{HOSTILE.replace(chr(10), '')}.l0"
+    lz.save_file({"a": torch.ones(3)}, path)
+    for words in (["list"], ["test"], ["unpack"], ["unpack"]):
+        main([*words, str(path)])
+        told = capsys.readouterr()
+        assert all(character.isprintable() for character in (told.out + told.err).replace("\n", ""))
+        assert words == ["test"] or ESCAPED.replace(r"\n", "") in told.out + told.err

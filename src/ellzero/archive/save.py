@@ -91,7 +91,7 @@ def write_model(file: Sink, model: nn.Module, quantise: Quantiser | None = None,
     if quantise is not None and (sharing := kept.intersection(name for name, _ in model.named_parameters(remove_duplicate=False))):
         others = f" and {len(sharing) - 1} more" if len(sharing) > 1 else ""
         warnings.warn(
-            f"stored exactly, not quantised, because of memory shared with other tensors of the network: {min(sharing)}{others}; "
+            f"stored exactly, not quantised, because of memory shared with other tensors of the network: {min(sharing)!r}{others}; "
             "give parameters memory of their own to have them quantised",
             stacklevel=3,
         )

@@ -91,7 +91,7 @@ def _shards(path: Path) -> NetworkFiles:
         raise ValueError(f"{path} names no shards, or some outside its folder")
     for name in sorted(parts):
         if not (path.parent / name).is_file():
-            raise FileNotFoundError(f"{path} names {name}, which is not beside it: get all shards")
+            raise FileNotFoundError(f"{path} names {name!r}, which is not beside it: get all shards")
     return NetworkFiles(named=path, parts={path.parent / name: frozenset(parts[name]) for name in sorted(parts)})
 
 

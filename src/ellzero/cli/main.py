@@ -11,6 +11,7 @@ import tyro
 
 from ellzero import __version__
 from ellzero.cli.options.arguments import UsageError, arrange, as_command, without_method_options
+from ellzero.files.errors import printable
 from ellzero.files.streams import end_by_broken_pipe, flushed, prepare_streams
 
 _OPTIONS, _JOBS = "ellzero.cli.options", "ellzero.cli.jobs"
@@ -111,7 +112,7 @@ def _ended(run: Callable[[list[str]], int], arguments: Sequence[str]) -> int:
             print(f"ellzero: {interrupt}" if str(interrupt) else "ellzero: interrupted", file=sys.stderr)
             return 130
         except (ValueError, TypeError, OSError, ImportError) as error:
-            print(f"ellzero: {' '.join(str(error).split())}", file=sys.stderr)
+            print(f"ellzero: {printable(' '.join(str(error).split()))}", file=sys.stderr)
             return 2 if isinstance(error, UsageError) else 1
     except BrokenPipeError:
         return end_by_broken_pipe()

@@ -20,6 +20,14 @@ class FileError(OSError):
         self.file = file
 
 
+def printable(text: str) -> str:
+    """Escapes what a terminal would obey instead of show: control characters, directions of text, and bytes that are no text.
+
+    Names of tensors and files come from strangers and may hold any of these.
+    """
+    return "".join(character if character.isprintable() else character.encode("unicode_escape").decode() for character in text)
+
+
 @contextmanager
 def plain_errors(path: Path | str, done: str) -> Generator[None, None, None]:
     """Turns errors of the system into a `FileError` that names the file and says in words what is wrong; a broken pipe stays itself.

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, NoReturn, cast
 
-from ellzero.files.errors import FileError, NamedFile, plain_errors, words_for
+from ellzero.files.errors import FileError, NamedFile, plain_errors, printable, words_for
 from ellzero.files.special import is_special, open_special
 from ellzero.files.whole import replacing
 
@@ -310,5 +310,5 @@ def _agreed(path: Path | str, source: Path | str | None) -> bool:
     """Asks whether a file may be overwritten, where somebody is there to answer."""
     if str(source) == STANDARD or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    print(f"{path} exists; overwrite it? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{printable(str(path))} exists; overwrite it? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}

@@ -297,7 +297,7 @@ def test_what_shares_memory_with_a_buffer_or_in_part_is_not_quantised(tmp_path: 
     torch.manual_seed(0)
     model = Views()
     exact = {"first.weight", "row", "second.weight", "flat", "second.bias", "same", "third.weight", "part"}
-    with pytest.warns(UserWarning, match=r"first\.weight and 4 more"):
+    with pytest.warns(UserWarning, match=r"'first\.weight' and 4 more"):
         save_model(model, tmp_path / "n.l0", quantise=LogGrid(2.0))
     loaded, state = load_file(tmp_path / "n.l0"), model.state_dict()
     assert {name for name in state if torch.equal(loaded[name], state[name])} == exact
@@ -379,3 +379,90 @@ def test_what_is_one_in_the_model_and_two_in_the_file_is_refused(tmp_path: Path)
     with pytest.raises(ValueError, match=r"'embedding.weight' and 'head.weight' are one tensor in the model and two"):
         load_model(model, tmp_path / "n.l0")
     assert torch.equal(model.embedding.weight, before)
+
+
+def refusal(tensors: str, folder: Path) -> str:
+    """What `save_file` says in a process of its own: here a run-time type checker would refuse it first."""
+    code = f"import torch, ellzero; ellzero.save_file({tensors}, 'a.l0')"
+    run = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+    assert run.returncode == 1
+    assert not (folder / "a.l0").exists()
+    return run.stderr.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("tensors", "said"),
+    [
+        ("{3: torch.ones(2)}", "TypeError: the name 3 is int, not text"),
+        ("{('a', 1): torch.ones(2)}", "TypeError: the name ('a', 1) is tuple, not text"),
+        ("{'a': {'b': torch.ones(2)}}", "TypeError: 'a' is dict, not a tensor: call what is in it 'a.NAME'"),
+        (r"{'a\udc80': torch.ones(2)}", r"ValueError: the name 'a\udc80' is no Unicode text"),
+        (r"{'a\x1b': 3}", r"TypeError: 'a\x1b' is int, not a tensor"),
+        (
+            "{'a': torch.eye(4).to_sparse_csr()}",
+            "TypeError: 'a' is a torch.sparse_csr tensor, which cannot be stored: store its to_den",
+        ),
+        ("{'a': torch.eye(4).to_sparse()}", "TypeError: 'a' is a torch.sparse_coo tensor"),
+        (
+            "{'a': torch.ones(4, dtype=torch.complex128)}",
+            "TypeError: 'a' is of torch.complex128, which cannot be stored: store its view",
+        ),
+        ("{'a': torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])}", "TypeError: 'a' is a nested tensor"),
+        ("{'a': torch.nn.LazyLinear(3).weight}", "TypeError: 'a' has no shape yet: run the model on a batch first"),
+        (
+            "{'a': torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)}",
+            "TypeError: 'a' is of torch.qint8, which cannot be",
+        ),
+    ],
+)
+def test_what_cannot_be_stored_is_one_clear_line(tensors: str, said: str, tmp_path: Path):
+    assert refusal(tensors, tmp_path).startswith(said)
+
+
+@pytest.mark.skipif(not hasattr(torch, "float4_e2m1fn_x2"), reason="torch before 2.8 has no numbers of 4 bits")
+def test_numbers_of_four_bits_are_refused_with_the_remedy(tmp_path: Path):
+    said = refusal("{'a': torch.ones(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)}", tmp_path)
+    assert said.startswith("TypeError: 'a' is of torch.float4_e2m1fn_x2, which cannot be stored: store its view(torch.uint8)")
+
+
+@pytest.mark.skipif(not hasattr(torch, "float8_e8m0fnu"), reason="torch before 2.7 has no scales of 8 bits")
+def test_scales_of_eight_bits_survive(tmp_path: Path):
+    scales = torch.arange(256).to(torch.uint8).view(torch.float8_e8m0fnu)
+    save_file({"a": scales}, tmp_path / "n.l0", quantise=LogGrid(1.3))
+    assert bits(load_file(tmp_path / "n.l0")["a"]) == bits(scales)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_a_network_with_sparse_weights_is_refused_by_name(tmp_path: Path):
+    model = nn.Sequential(nn.Linear(4, 4))
+    model[0].weight = nn.Parameter(torch.eye(4).to_sparse_csr(), requires_grad=False)
+    with pytest.raises(TypeError, match=r"'0\.weight' is a torch\.sparse_csr tensor"):
+        save_model(model, tmp_path / "n.l0", quantise=LogGrid(1.3))
+
+
+class Wrapped(torch.Tensor):
+    """A tensor made of another, as those of distributed and of quantised networks are: it has no memory of its own."""
+
+    inner: Tensor
+
+    @staticmethod
+    def __new__(cls, inner: Tensor) -> "Wrapped":
+        wrapped = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        wrapped.inner = inner
+        return wrapped
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["inner"], None
+
+    @classmethod
+    def __tensor_unflatten__(cls, inner: dict[str, Tensor], *_: object) -> "Wrapped":
+        return cls(inner["inner"])
+
+    @classmethod
+    def __torch_dispatch__(cls, function: object, types: object, arguments: object = (), keywords: object = None) -> object:
+        raise NotImplementedError
+
+
+def test_tensors_made_of_others_are_not_tied_but_refused(tmp_path: Path):
+    with pytest.raises(TypeError, match="'a' is a Wrapped, made of other tensors"):
+        save_file({"a": Wrapped(torch.ones(3)), "b": Wrapped(torch.zeros(3))}, tmp_path / "n.l0")

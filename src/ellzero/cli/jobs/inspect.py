@@ -8,6 +8,7 @@ from ellzero.archive.pack import contents
 from ellzero.cli.jobs.per_file import naming_file
 from ellzero.cli.options.arguments import num_bytes
 from ellzero.cli.options.inspect import Inspect
+from ellzero.files.errors import printable
 from ellzero.files.streams import open_input
 
 
@@ -33,19 +34,22 @@ def run_inspect(options: Inspect) -> None:
     from rich.console import Console
     from rich.measure import Measurement
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     for heading in ("tensor", "type", "shape", "numbers", "not zero", "density", "bytes", "bits per number"):
         table.add_column(heading, justify="left" if heading in {"tensor", "type", "shape"} else "right")
     for layer in layers:
         count = math.prod(layer.shape)
+        # Text, in which no mark-up of the table's is looked for.
+        name = Text(printable(layer.name))
         shape = " x ".join(map(str, layer.shape)) or "scalar"
         if layer.tied_to is not None:
-            table.add_row(layer.name, layer.dtype, shape, "", f"is {layer.tied_to}", "", "", "")
+            table.add_row(name, layer.dtype, shape, "", Text(f"is {printable(layer.tied_to)}"), "", "", "")
         else:
             density = f"{100 * layer.nonzeros / count:.2f} %" if count else ""
             bits = f"{8 * layer.coded_bytes / count:.2f}" if count else ""
-            table.add_row(layer.name, layer.dtype, shape, f"{count:,}", f"{layer.nonzeros:,}", density, f"{layer.coded_bytes:,}", bits)
+            table.add_row(name, layer.dtype, shape, f"{count:,}", f"{layer.nonzeros:,}", density, f"{layer.coded_bytes:,}", bits)
     console = Console()
     # Names are not cut: where the terminal is narrower than the table, its lines wrap.
     console.width = max(console.width, Measurement.get(console, console.options.update(max_width=1 << 14), table).maximum)

@@ -15,6 +15,7 @@ from ellzero.codec.bytes.data_file import DataSection
 from ellzero.codec.bytes.parameters import BLOCK, BUFFERS, parameters_of
 from ellzero.codec.container import VERSION, ContainerReader, Kind
 from ellzero.codec.network.dtypes import DType
+from ellzero.files.errors import printable
 from ellzero.files.streams import STANDARD, open_input
 
 
@@ -165,6 +166,7 @@ def _look_at_network(path: Path, file: BinaryIO) -> Network:
 def _show(entries: list[Data | Network], *, whole_hashes: bool) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     for heading in ("compressed", "original", "ratio", "level", "blocks", "memory", "time", "hash", "format", "file"):
@@ -176,11 +178,11 @@ def _show(entries: list[Data | Network], *, whole_hashes: bool) -> None:
             what = f"network: {entry.tensors:,} tensors, {entry.nonzeros:,} of {entry.scalars:,} numbers not zero"
             if entry.bits_per_scalar is not None:
                 what += f", {entry.bits_per_scalar:.3f} bits per number"
-            table.add_row(*sizes, "", "", "", "", "", str(entry.version), f"{entry.file} ({what})")
+            table.add_row(*sizes, "", "", "", "", "", str(entry.version), Text(f"{printable(entry.file)} ({what})"))
             continue
         blocks = f"{entry.blocks:,}" + (f" ({entry.stored_blocks:,} stored)" if entry.stored_blocks else "")
         level = "" if entry.level is None else str(entry.level)
         digits = entry.sha256 if whole_hashes else entry.sha256[:12]
         memory = f"{entry.memory_bytes / (1 << 20):,.0f} MiB"
-        table.add_row(*sizes, level, blocks, memory, f"{entry.seconds:,.1f} s", digits, str(entry.version), entry.file)
+        table.add_row(*sizes, level, blocks, memory, f"{entry.seconds:,.1f} s", digits, str(entry.version), Text(printable(entry.file)))
     Console(width=None if sys.stdout.isatty() else 250).print(table, highlight=False, markup=False)

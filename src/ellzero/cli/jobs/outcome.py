@@ -17,6 +17,7 @@ from ellzero.archive.load import load_model
 from ellzero.cli.options.sparsify import Sparsify
 from ellzero.description import TensorCount, entropy_bits, nats_to_bits
 from ellzero.distributed import canonical_names
+from ellzero.files.errors import printable
 from ellzero.params import aliases, count_nonzeros
 from ellzero.plots import draw_network, plot_curves
 from ellzero.records import Record, versions, write_json
@@ -169,6 +170,8 @@ def show(outcome: Outcome, folder: Path) -> None:
     table.add_row("time", f"{record.seconds:.0f} s")
     console = Console()
     console.print(table)
-    console.print(f"network, log, record and pictures: {folder}", highlight=False, soft_wrap=True)
+    console.print(
+        f"network, log, record and pictures: {printable(str(folder))}", highlight=False, markup=False, emoji=False, soft_wrap=True
+    )
     for picture in outcome.pictures:
-        console.print(f"  {picture}", highlight=False, soft_wrap=True)
+        console.print(f"  {printable(str(picture))}", highlight=False, markup=False, emoji=False, soft_wrap=True)

@@ -5,13 +5,15 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from ellzero.files.errors import printable
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 
 def say(text: str) -> None:
     """Prints one line to stderr."""
-    print(text, file=sys.stderr)
+    print(printable(text), file=sys.stderr)
 
 
 class Bar:
@@ -33,7 +35,7 @@ class Bar:
             from rich.console import Console
             from rich.markup import escape
 
-            columns = (progress.TextColumn(escape(label)), progress.BarColumn(), progress.TextColumn("{task.fields[pace]}"))
+            columns = (progress.TextColumn(escape(printable(label))), progress.BarColumn(), progress.TextColumn("{task.fields[pace]}"))
             self._progress = progress.Progress(*columns, console=Console(stderr=True), transient=True)
             self._task = self._progress.add_task("", total=total, pace=pace(0, total, 0, expected))
 
