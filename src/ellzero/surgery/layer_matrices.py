@@ -6,6 +6,7 @@ outputs in the order of `output_columns`.
 
 from collections.abc import Sequence
 
+import torch
 from jaxtyping import Float, Float64, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
@@ -39,8 +40,9 @@ def by_output(layer: AnyMatrixLayer, tensor: Shaped[Tensor, "..."]) -> Shaped[Te
 
 
 def layer_matrices(layer: AnyMatrixLayer) -> Float64[Tensor, "groups rows n"]:
-    """Returns the weights of each group as a matrix, without the bias, in double precision."""
-    return by_output(layer, layer.weight.detach().double()).flatten(2)
+    """Returns the weights of each group as a matrix, without the bias, in double precision and in memory of its own."""
+    # A weight in double precision would be its own double: what is written to the layer would change what was read from it.
+    return by_output(layer, layer.weight.detach().to(torch.float64, copy=True)).flatten(2)
 
 
 def layer_columns(layer: AnyMatrixLayer, inputs: Float[Tensor, "..."]) -> Float[Tensor, "batch groups n positions"]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ellzero.pruning import Allocation, layerwise_prune_
 from ellzero.pruning.layer_problem import LayerProblem
-from ellzero.pruning.regression import Regression, _draw_positions, add_up_, weights_and_bias
+from ellzero.pruning.regression import Regression, _draw_positions, add_up_, weights_and_bias, write_weights_and_bias_
 from ellzero.surgery.calls import call_model
 
 
@@ -158,3 +158,26 @@ def test_positions_are_drawn_where_the_products_are():
     regression = Regression.empty("", nn.Linear(3, 2, device="meta"))
     drawn = [_draw_positions(count, regression, 1, 2, torch.Generator().manual_seed(0)) for count in (1, 100)]
     assert [positions.device.type for positions in drawn] == ["meta", "meta"]
+
+
+def test_an_output_that_is_given_up_counts_as_an_error(generator: torch.Generator):
+    """Also where random gradients find afterwards that nothing leads to it."""
+    model = nn.Sequential(nn.Linear(8, 6, bias=False), nn.ReLU(), nn.Linear(6, 3, bias=False)).double()
+    with torch.no_grad():
+        model[2].weight[2] *= 0.01
+    inputs = torch.randn(100, 8, generator=generator, dtype=torch.float64)
+    outputs = model(inputs).detach()
+    result = layerwise_prune_(model, inputs, zeros=1 / 3, damping=1e-9)
+    assert not result.masks["2.weight"][2].any()
+    assert result.masks["2.weight"][:2].all()
+    expected = float(outputs[:, 2].square().sum() / outputs.square().sum())
+    assert result.layers[1].relative_error == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_weights_read_from_a_layer_are_not_those_written_to_it(dtype: torch.dtype):
+    layer = nn.Linear(3, 2, bias=False).to(dtype)
+    read = weights_and_bias(layer)
+    before = read.clone()
+    write_weights_and_bias_(layer, torch.zeros_like(read))
+    assert torch.equal(read, before)
