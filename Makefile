@@ -14,12 +14,13 @@ endif
 # Small networks are slower with two threads than with one; tests run in several processes instead.
 export OMP_NUM_THREADS := 1
 
-.PHONY: help demo test slow check docs test-browser house benchmark clean
+.PHONY: help demo test slow mutants check docs test-browser house benchmark clean
 
 help:
 	@echo "make demo       sparsify a real network and show what came of it"
 	@echo "make test       the tests that take seconds"
 	@echo "make slow       the tests that take minutes, and properties on examples never seen before"
+	@echo "make mutants    changes one thing in the sources at a time and asks whether a test fails; an hour, and resumes"
 	@echo "make check      formatting, lint, types, import layers"
 	@echo "make docs       the documentation site, in site/"
 	@echo "make test-browser  the site in a browser: nothing wider than its window, no errors"
@@ -43,6 +44,9 @@ test: $(VENV)/.installed-test
 
 slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m "slow or hypothesis" --hypothesis-profile=random
+
+mutants: $(VENV)/.installed-test
+	$(BIN)/python -m tools.mutants
 
 check: $(VENV)/.installed-check
 	$(BIN)/ruff format --check .
