@@ -4,7 +4,7 @@ import warnings
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ellzero.methods.protocol import Method
 from ellzero.types import At, Params
@@ -48,12 +48,17 @@ def measure(method: Method, params: Params, state: nn.Module, at: At, scale: flo
     """
     with torch.enable_grad():
         gradients = torch.autograd.grad(method.penalty(params, state, at), list(params.values()), allow_unused=True, materialize_grads=True)
-    data = [parameter.grad for parameter in params.values() if parameter.grad is not None]
+    data = [_values(parameter.grad) for parameter in params.values() if parameter.grad is not None]
     return Norms(
         step=at.step,
         penalty=float(torch.nn.utils.get_total_norm(gradients)),
         data=float(torch.nn.utils.get_total_norm(data)) / scale if data else 0.0,
     )
+
+
+def _values(gradient: Tensor) -> Tensor:
+    """Returns what a gradient holds; that of an embedding may be sparse."""
+    return gradient if gradient.layout is torch.strided else gradient.coalesce().values()
 
 
 class Watch:

@@ -28,7 +28,8 @@ class LiveModel:
         self._select = select
         self._known = set(trainable.values())
         names = {parameter: name for name, parameter in trainable.items()}
-        modules = list(dict.fromkeys(model.modules()))
+        # What torch.jit has compiled keeps its modules and parameters.
+        modules = [module for module in dict.fromkeys(model.modules()) if not isinstance(module, torch.jit.ScriptModule)]
         self._links = [(module, key, child) for module in modules for key, child in module._modules.items()]
         self._places = [
             (module, leaf, parameter, names[parameter])

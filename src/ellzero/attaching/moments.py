@@ -13,7 +13,8 @@ def clear_dead_moments_(optimizers: Sequence[torch.optim.Optimizer], params: Par
     """Zeroes an optimizer's state where a weight is pruned: a moment left behind would move the weight again.
 
     Every floating tensor of the parameter's shape is cleared, whatever its name (exp_avg, exp_avg_sq, max_exp_avg_sq,
-    momentum_buffer or another optimizer's), and left alone where the weight is kept.
+    momentum_buffer or another optimizer's), and left alone where the weight is kept. Quantised state cannot be masked and stays; the
+    weights are masked after every step all the same.
 
     Args:
         optimizers: those that own the parameters.
@@ -37,6 +38,11 @@ def _moments(optimizers: Sequence[torch.optim.Optimizer], parameter: Tensor) -> 
     moments: list[Tensor] = []
     for optimizer in optimizers:
         for key, value in optimizer.state.get(parameter, {}).items():
-            if isinstance(value, Tensor) and key != "step" and value.shape == parameter.shape and value.is_floating_point():
+            if isinstance(value, Tensor) and key != "step" and value.shape == parameter.shape and _can_be_masked(value):
                 moments.append(value)
     return moments
+
+
+def _can_be_masked(moment: Tensor) -> bool:
+    """Tells whether a moment is a tensor of floats: those of low-bit optimizers (torchao) are classes of their own, which hold codes."""
+    return moment.is_floating_point() and moment.layout is torch.strided and type(moment).__module__.split(".")[0] == "torch"

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import _WeightNorm
 from torch.nn.utils.parametrize import ParametrizationList
+from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm as _OldWeightNorm
 
@@ -60,6 +61,17 @@ def weight_norms(model: nn.Module) -> dict[str, WeightNorm]:
             dim = cast("int | None", first.dim)
             normed[f"{path}original1"] = WeightNorm(norms=f"{path}original0", dim=-1 if dim is None else dim)
     return normed
+
+
+def hooked_weights(module: nn.Module) -> set[str]:
+    """Names the attributes that hooks of torch compute before each call of a module: of prune, weight_norm and spectral_norm."""
+    names: set[str] = set()
+    for hook in module._forward_pre_hooks.values():
+        if isinstance(hook, _OldWeightNorm | SpectralNorm):
+            names.add(hook.name)
+        elif isinstance(hook, BasePruningMethod):
+            names.add(hook._tensor_name)
+    return names
 
 
 def check_zeros_survive(model: nn.Module, selected: Params) -> None:
@@ -141,7 +153,7 @@ def _parametrized(model: nn.Module) -> Iterator[_Parametrized]:
 
 
 def _lists(module: nn.Module) -> dict[str, ParametrizationList]:
-    held = module._modules.get("parametrizations")
+    held = None if isinstance(module, torch.jit.ScriptModule) else module._modules.get("parametrizations")
     if not isinstance(held, nn.ModuleDict):
         return {}
     return {leaf: functions for leaf, functions in held.items() if isinstance(functions, ParametrizationList)}

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +10,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from ellzero.distributed import canonical_names, canonical_paths
 from ellzero.params.memory import overlapping
-from ellzero.params.parametrizations import check_zeros_survive, parametrized_owners
+from ellzero.params.parametrizations import check_zeros_survive, hooked_weights, parametrized_owners
 from ellzero.params.roles import Selector, weights
 from ellzero.types import Masks, Params
 
@@ -27,19 +28,30 @@ def require_module(model: object) -> None:
 def duplicate(model: nn.Module) -> nn.Module:
     """Copies a model whose tensors are its own: `deepcopy`, which names no culprit where it fails.
 
+    Weights that hooks compute before each call (torch.nn.utils.prune, the older weight_norm and spectral_norm) are computed anew in the
+    copy.
+
     Raises:
         TypeError: `model` is not a module.
-        ValueError: a module keeps a tensor that it has computed from others, as torch.nn.utils.prune and the older weight_norm do.
+        ValueError: a module keeps a tensor that it has computed from others; a parameter is stored sparsely.
     """
     require_module(model)
+    for name, parameter in model.named_parameters():
+        if parameter.layout is not torch.strided:
+            raise ValueError(f"{name} is stored sparsely ({parameter.layout}), so it cannot be copied: replace it by its to_dense()")
+    memo: dict[int, Any] = {}
     for path, module in model.named_modules():
+        recomputed = hooked_weights(module)
         for name, value in vars(module).items():
-            if isinstance(value, Tensor) and not value.is_leaf:
+            if not isinstance(value, Tensor) or value.is_leaf:
+                continue
+            if name not in recomputed:
                 raise ValueError(
                     f"{path or 'the model'} ({type(module).__name__}) keeps {name!r}, computed from other tensors, so it cannot be copied:"
-                    " make it permanent first (torch.nn.utils.prune.remove, remove_weight_norm), or delete the attribute"
+                    " delete the attribute, or keep value.detach()"
                 )
-    copied = copy.deepcopy(model)
+            memo[id(value)] = value.detach().clone()
+    copied = copy.deepcopy(model, memo)
     _share_memory_(copied, model)
     return copied
 
@@ -97,7 +109,7 @@ def select_parameters(model: nn.Module, select: Selector = weights) -> dict[str,
         Canonical name -> parameter, in the model's order, tied tensors once.
 
     Raises:
-        TypeError: `model` is not a module, or a selected parameter is complex.
+        TypeError: `model` is not a module, or a selected parameter is complex or stored sparsely.
         ValueError: nothing is selected; a lazy module has no weights yet; a parametrization turns zeros of a selected parameter into
             something else.
     """
@@ -116,6 +128,12 @@ def select_parameters(model: nn.Module, select: Selector = weights) -> dict[str,
     selected = {name: parameter for parameter, name in owners.items() if name in chosen}
     if not selected:
         raise ValueError("no parameter is selected, so nothing would be pruned: pass select=lz.everything or a rule that fits this model")
+    for name, parameter in selected.items():
+        if parameter.layout is not torch.strided:
+            raise TypeError(
+                f"{name} is stored sparsely ({parameter.layout}), and its zeros are not there to be trained: replace it by its to_dense(),"
+                " or leave it out with select="
+            )
     check_zeros_survive(model, selected)
     for name, parameter in selected.items():
         if parameter.is_complex():
@@ -141,7 +159,14 @@ def count_nonzeros(tensors: Iterable[Tensor] | nn.Module) -> int:
     """Counts non-zero scalars of the tensors given, or of a model's trainable parameters (tied tensors once)."""
     if isinstance(tensors, nn.Module):
         tensors = [parameter for _, parameter in named_parameters(tensors).values()]
-    return sum(int(torch.count_nonzero(tensor.detach())) for tensor in tensors)
+    return sum(int(torch.count_nonzero(_stored(tensor.detach()))) for tensor in tensors)
+
+
+def _stored(tensor: Tensor) -> Tensor:
+    """Returns the values that a tensor stores, whatever its layout."""
+    if tensor.layout is torch.strided:
+        return tensor
+    return tensor.coalesce().values() if tensor.layout is torch.sparse_coo else tensor.values()
 
 
 def masks_from_zeros(params: Params) -> dict[str, Tensor]:

@@ -1,6 +1,5 @@
 """Random Gradient Pruning (section 2.2.3, appendix D): removes weights on which the network's function does not depend."""
 
-import copy
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass
@@ -84,7 +83,7 @@ def random_gradient(
             for _ in range(draws):
                 _mark_(used, _gradients(call(real, batch), watched, generator, positive=False))
         reached = {name: mask.clone() for name, mask in used.items()}
-        support = copy.deepcopy(real)
+        support = duplicate(real)
         supported = {name: tensor for name, (_, tensor) in named_parameters(support).items() if name in watched}
         for _ in range(draws):
             randomise_support_(support, generator)
@@ -192,7 +191,9 @@ def _gradients(outputs: Any, watched: Mapping[str, Tensor], generator: torch.Gen
     if not total.requires_grad:
         return {name: torch.zeros_like(tensor) for name, tensor in watched.items()}
     gradients = torch.autograd.grad(total, list(watched.values()), allow_unused=True, materialize_grads=True)
-    return dict(zip(watched, gradients, strict=True))
+    # An embedding may have a sparse one.
+    dense = [gradient if gradient.layout is torch.strided else gradient.to_dense() for gradient in gradients]
+    return dict(zip(watched, dense, strict=True))
 
 
 def _mark_(seen: dict[str, Tensor], gradients: Mapping[str, Tensor]) -> None:

@@ -119,8 +119,8 @@ def layerwise_prune_(
         model: the model; weights and biases of its linear layers and convolutions are overwritten.
         inputs: a batch, or an iterable of batches (tensors, tuples of positional arguments, mappings); a few hundred samples serve.
         zeros: the fraction of the weights of the pruned layers that become 0; `share` of the result is that of all selected weights.
-        alpha: instead of `zeros`, the price of a weight in the paper's objective (eq. 38), in units of the layer's squared error summed over
-            all inputs and positions. The minimum over all masks is searched for (`pruning/priced.py`) and not always found.
+        alpha: instead of `zeros`, the price of a weight in the paper's objective (eq. 38), in units of the layer's squared error, summed
+            over all inputs and positions. The minimum over all masks is searched for (`pruning/priced.py`) and not always found.
         select: which weights (and biases) may be pruned; biases that may not are still fitted.
         allocate: how zeros are divided among layers.
         damping: added to each Gram matrix, as a fraction of the mean of its diagonal; holds fitted weights near the given ones.

@@ -22,7 +22,7 @@ SHORT = 32
 """Weights of a row up to which several starts pay: the time of a start is that of the elimination."""
 
 MOVES = 8
-"""Moves that are made in a longer row, which take about as long as its elimination."""
+"""Moves that are made in a longer row: with them the search takes a few times as long as its elimination."""
 
 _TOLERANCE = 1e-10
 """Gains below this fraction of the squared norm of the outputs are rounding."""

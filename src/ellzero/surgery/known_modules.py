@@ -9,6 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.fx.node import Node
 from torch.nn import functional
+from torch.nn.utils import parametrize
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from ellzero.params import duplicate, overlapping, require_module
 from ellzero.surgery.selected_linear import SelectedLinear
@@ -65,12 +68,30 @@ def copied(model: nn.Module) -> nn.Module:
 
 
 def check_weights(model: nn.Module) -> None:
-    """Raises ValueError for a layer that computes its weight in a hook: such models cannot even be copied."""
+    """Raises ValueError for what cannot be traced or sliced: a layer that computes its weight, a compiled module, a sparse weight."""
     require_module(model)
     for path, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise ValueError(
+                f"{path or 'the model'} is compiled by torch.jit, so what it computes cannot be seen: pass the module that it was made from"
+            )
+        for leaf, parameter in module.named_parameters(recurse=False):
+            if parameter.layout is not torch.strided:
+                name = describe(path, module)
+                raise ValueError(f"the {leaf} of {name} is stored sparsely ({parameter.layout}): replace it by its to_dense()")
         if isinstance(module, (nn.Linear, *CONVOLUTIONS)) and known(module) and "weight" not in module._parameters:
             name = describe(path, module)
-            raise ValueError(f"{name} computes its weight from other tensors: make it permanent first (torch.nn.utils.prune.remove)")
+            raise ValueError(f"{name} computes its weight from other tensors: make it permanent first ({_remedy(module)})")
+
+
+def _remedy(module: nn.Module) -> str:
+    """Names the call that makes a computed weight a parameter."""
+    if parametrize.is_parametrized(module, "weight"):
+        return 'torch.nn.utils.parametrize.remove_parametrizations(module, "weight")'
+    for hook in module._forward_pre_hooks.values():
+        if isinstance(hook, WeightNorm | SpectralNorm):
+            return f"torch.nn.utils.{'remove_weight_norm' if isinstance(hook, WeightNorm) else 'remove_spectral_norm'}(module)"
+    return 'torch.nn.utils.prune.remove(module, "weight")'
 
 
 def shared_modules(root: nn.Module, nodes: Iterable[Node]) -> set[nn.Module]:
