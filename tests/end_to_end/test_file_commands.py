@@ -1,6 +1,7 @@
 """The file commands as people use them; the stories are those of docs/guides/stories.md."""
 
 import io
+import itertools
 import json
 import lzma
 import os
@@ -418,6 +419,109 @@ def test_options_are_typed_as_those_of_xz():
     assert as_command(["-od", "-9"]) == ["compress", "-o", "d", "-9"]
     assert as_command(["--test", "--", "-d"]) == ["test", "--", "-d"]
     assert as_command([]) == ["compress"]
+
+
+def test_options_of_xz_and_gzip_that_change_nothing():
+    assert arrange(["-9e", "a", "-T", "4", "-nT0"], Compress) == ["--level", "9", "--", "a"]
+    assert arrange(["--threads=2", "--extreme", "--no-name", "--threads", "3", "--best", "a"], Compress) == ["--level", "9", "--", "a"]
+    assert arrange(["--fast", "-rS", ".x", "-S.y", "a"], Compress) == ["-r", "-S", ".x", "-S", ".y", "--level", "1", "--", "a"]
+    for words in (["-T", "a"], ["-T"], ["-Ta"], ["--threads", "a"], ["--threads="]):
+        with pytest.raises(UsageError, match="expected a number of threads"):
+            arrange(words, Compress)
+
+
+@pytest.mark.parametrize(("command", "letters"), [("decompress", "dk"), ("test", "dt"), ("list", "dtl"), ("list", "zl"), ("test", "tz")])
+def test_the_order_of_options_does_not_matter(command: str, letters: str):
+    for order in itertools.permutations(letters):
+        rest = ["-k"] if "k" in letters else []
+        assert as_command(["-" + "".join(order), "a"]) == [command, *rest, "a"]
+        assert sorted(as_command([f"-{letter}" for letter in order])) == sorted([command, *rest])
+
+
+@pytest.mark.parametrize("words", [["-td"], ["-dt"], ["-t", "-k"], ["-tcf9e"], ["-d", "--test"], ["-T0", "-t", "--keep", "--no-verify"]])
+def test_l0_takes_every_option_in_every_mode(words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]):
+    Path("x.l0").write_bytes(compress(TEXT, level=1))
+    assert l0([*words, "x.l0"]) == 0
+    assert capsys.readouterr() == ("", "x.l0: OK\n")
+    assert names(folder) == ["a", "b", "x.l0"]
+
+
+def test_what_stands_behind_two_dashes_is_no_option(folder: Path, capsys: pytest.CaptureFixture[str]):
+    Path("-h").write_bytes(OTHER)
+    assert l0(["-1", "--", "-h"]) == 0
+    assert decompress(Path("-h.l0").read_bytes()) == OTHER
+
+
+def test_levels_by_name(folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert l0(["--fast", "a"]) == 0
+    assert run("list", "--json", "a.l0") == 0
+    assert json.loads(capsys.readouterr().out)[0]["level"] == 1
+
+
+def test_files_in_folders_there_and_back(folder: Path, capsys: pytest.CaptureFixture[str]):
+    Path("in/deep").mkdir(parents=True)
+    Path("in/a").write_bytes(TEXT)
+    Path("in/deep/b").write_bytes(OTHER)
+    Path("in/deep/old.l0").write_bytes(compress(OTHER, level=1))
+    if sys.platform != "win32":
+        Path("in/link").symlink_to("a")
+        os.mkfifo("in/pipe")
+    others = {"in/deep", "in/deep/old.l0"} | ({"in/link", "in/pipe"} if sys.platform != "win32" else set())
+
+    def inside() -> set[str]:
+        return {path.as_posix() for path in Path("in").rglob("*")} - others
+
+    assert run("compress", "-1r", "in", "b", "--rm") == 0
+    assert inside() == {"in/a.l0", "in/deep/b.l0"}
+    assert names(folder) == ["a", "b.l0", "in"]
+    assert run("test", "-r", "in") == 0
+    assert capsys.readouterr().err == "in/a.l0: OK\nin/deep/b.l0: OK\nin/deep/old.l0: OK\n".replace("/", os.sep)
+    assert run("list", "-r", "in", "--json") == 0
+    assert [entry["file"] for entry in json.loads(capsys.readouterr().out)] == [
+        str(Path(name)) for name in ("in/a.l0", "in/deep/b.l0", "in/deep/old.l0")
+    ]
+    assert run("decompress", "-r", "in", "--rm") == 0
+    assert inside() == {"in/a", "in/deep/b", "in/deep/old"} - {"in/deep/old.l0"}
+    assert (Path("in/a").read_bytes(), Path("in/deep/b").read_bytes()) == (TEXT, OTHER)
+    # Without a file in them, folders are nothing to do, and standard input is not read.
+    Path("empty").mkdir()
+    for words in (["compress", "-r", "empty"], ["decompress", "-r", "empty"], ["test", "-r", "empty"], ["list", "-r", "empty"]):
+        assert run(*words) == 0
+    assert run("compress", "-r", "in", "-o", "x") == 2
+    assert run("compress", "-rc", "in") == 2
+    assert run("compress", "in") == 1
+
+
+def test_another_suffix(folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert run("compress", "-1", "-S", ".small", "a") == 0
+    assert names(folder) == ["a", "a.small", "b"]
+    assert run("compress", "-1", "-S.small", "a.small") == 1
+    assert "ends in .small already" in capsys.readouterr().err
+    os.unlink("a")
+    assert run("decompress", "a.small") == 1
+    assert run("decompress", "--suffix=.small", "a.small", "--rm") == 0
+    assert Path("a").read_bytes() == TEXT
+    Path("x.l0").write_bytes(compress(OTHER, level=1))
+    assert run("decompress", "-S", ".small", "x.l0") == 0  # .l0 is always known
+    for wrong in ("a/b", "/"):
+        assert run("compress", "-S", wrong, "a") == 2
+    assert names(folder) == ["a", "b", "x", "x.l0"]
+
+
+def test_options_from_the_environment(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ELLZERO_OPT", "-2 -q --memory 500M --no-verify -T 4")
+    assert run("compress", "a") == 0
+    assert l0(["-1", "b"]) == 0  # the command line has the last word
+    assert run("list", "--json", "a.l0", "b.l0") == 0
+    assert [entry["level"] for entry in json.loads(capsys.readouterr().out)] == [2, 1]
+    assert l0(["-t", "a.l0"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert l0(["-dfv", "a.l0"]) == 0
+    monkeypatch.setenv("ELLZERO_OPT", "-2 a")
+    assert run("compress", "b", "-f") == 2
+    assert capsys.readouterr().err == "ellzero: ELLZERO_OPT=-2 a: it holds options only, and no names of files\n"
+    monkeypatch.setenv("ELLZERO_OPT", "")
+    assert run("test", "a.l0") == 0
 
 
 def test_sizes_are_read_as_people_write_them():

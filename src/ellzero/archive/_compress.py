@@ -107,7 +107,8 @@ def open(  # noqa: A001  # named as in gzip, bz2 and lzma
         newline: of text, likewise.
 
     Returns:
-        A file object. One that is read can be sought where the compressed file can; going back decodes anew from the beginning.
+        A file object with a `name` and a `mode`. One that is read can be sought where the compressed file can; going back decodes anew
+        from the beginning.
 
     Raises:
         ValueError: the mode or level does not exist.
@@ -120,6 +121,7 @@ def open(  # noqa: A001  # named as in gzip, bz2 and lzma
     text = mode.endswith("t")
     if not text and (encoding, errors, newline) != (None, None, None):
         raise ValueError(f"encoding, errors and newline are of text: give mode {mode[0]}t, not {mode}")
+    name = _name_of(file)
     with ExitStack() as stack:
         if not isinstance(file, str | bytes | os.PathLike):
             opened = _binary(file, "read" if mode[0] == "r" else "write")
@@ -132,19 +134,27 @@ def open(  # noqa: A001  # named as in gzip, bz2 and lzma
                 raise FileExistsError(f"{path} exists: open it with mode w to replace it")
             opened = stack.enter_context(replacing(Path(path), overwrite=mode[0] == "w"))
         if mode[0] == "r":
-            binary = io.BufferedReader(DecodedBlocks(opened, max_size=max_size, memory=memory, owned=stack.pop_all()))
+            binary = io.BufferedReader(DecodedBlocks(opened, max_size=max_size, memory=memory, owned=stack.pop_all(), name=name))
         else:
-            binary = CompressedWriter(opened, level=level, memory=memory)
+            binary = CompressedWriter(opened, level=level, memory=memory, name=name)
             binary.owned = stack.pop_all()
     if not text:
         return binary
     try:
         # The stubs ask for a name as well, which is used for nothing.
-        return CompressedText(cast(Any, binary), encoding=encoding, errors=errors, newline=newline)
+        wrapped = CompressedText(cast(Any, binary), encoding=encoding, errors=errors, newline=newline)
     except BaseException as error:
         if isinstance(binary, CompressedWriter):
             binary.discard(error)
         raise
+    vars(wrapped)["mode"] = mode  # as that of a text file of Python
+    return wrapped
+
+
+def _name_of(file: object) -> str | bytes:
+    """Returns a path, or the name of a file object, as it is; it is empty where there is none, as for what lies in memory."""
+    name = os.fspath(file) if isinstance(file, str | bytes | os.PathLike) else getattr(file, "name", "")
+    return name if isinstance(name, str | bytes) else ""
 
 
 def _binary(file: BinaryFile, method: str) -> BinaryFile:

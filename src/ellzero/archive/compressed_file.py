@@ -80,10 +80,18 @@ class DecodedBlocks(io.RawIOBase):
         max_size: the most bytes to decode; None for any number.
         memory: the most bytes that the model may take; None for what any level takes.
         owned: what to close with it.
+        name: of the file; empty where it has none.
+
+    Attributes:
+        mode: `rb`.
+        name: as given.
     """
 
-    def __init__(self, file: BinaryFile, *, max_size: int | None, memory: int | None, owned: ExitStack) -> None:
+    mode = "rb"
+
+    def __init__(self, file: BinaryFile, *, max_size: int | None, memory: int | None, owned: ExitStack, name: str | bytes = "") -> None:
         self._file = file
+        self.name = name
         self._max_size, self._memory = max_size, memory
         self._owned = owned
         self._beginning = file.tell() if file.seekable() else 0
@@ -161,18 +169,23 @@ class CompressedWriter(io.BufferedIOBase):
         file: where to.
         level: 1 (fast) to 9 (small).
         memory: the most bytes that the model may take.
+        name: of the file; empty where it has none.
 
     Attributes:
         owned: what to close with it.
+        mode: `wb`.
+        name: as given.
 
     Raises:
         ValueError: there is no such level, or the memory is too little for it.
     """
 
+    mode = "wb"
     _encoder: ByteEncoder | None = None
 
-    def __init__(self, file: BinaryFile, *, level: int = DEFAULT_LEVEL, memory: int | None = None) -> None:
+    def __init__(self, file: BinaryFile, *, level: int = DEFAULT_LEVEL, memory: int | None = None, name: str | bytes = "") -> None:
         self.owned = ExitStack()
+        self.name = name
         self._encoder = ByteEncoder(_WholeWrites(file), level=level, memory=memory)
         self._position = 0
 
@@ -191,6 +204,24 @@ class CompressedWriter(io.BufferedIOBase):
 
     def tell(self) -> int:
         """Returns the number of bytes taken."""
+        return self._position
+
+    def seekable(self) -> bool:
+        """Returns True, as a writing `gzip.GzipFile` does: without it, text in UTF-16 would begin without its mark of byte order."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Goes forward by writing zeros, as a writing `gzip.GzipFile` does.
+
+        Raises:
+            OSError: the place lies behind, or is counted from the end.
+        """
+        if whence == os.SEEK_CUR:
+            offset += self._position
+        if whence == os.SEEK_END or offset < self._position:
+            raise io.UnsupportedOperation("what is compressed while it is written cannot be gone back in")
+        while self._position < offset:
+            self.write(bytes(min(1 << 20, offset - self._position)))
         return self._position
 
     def close(self) -> None:

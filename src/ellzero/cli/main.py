@@ -1,5 +1,6 @@
 """Parses the command line, runs the command, and turns errors into one line on stderr and an exit status."""
 
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Union
 import tyro
 
 from ellzero import __version__
-from ellzero.cli.options.arguments import UsageError, arrange, as_command, without_method_options
+from ellzero.cli.options.arguments import UsageError, applicable, arrange, as_command, from_environment, without_method_options
 from ellzero.files.errors import printable
 from ellzero.files.streams import end_by_broken_pipe, flushed, prepare_streams
 
@@ -31,6 +32,8 @@ COMMANDS = {
 }
 """Each command's options and its job. Only those of the command that is asked for are imported: the others take a while."""
 
+_WITH_ENVIRONMENT = ("compress", "decompress", "cat", "test", "list")
+
 _L0_HELP = """l0 [OPTIONS] [FILES]: the file commands of ellzero with the arguments of xz, so that tar -I l0 works
 
   -z, --compress    compress: FILE becomes FILE.l0 (without any of these four)
@@ -38,7 +41,8 @@ _L0_HELP = """l0 [OPTIONS] [FILES]: the file commands of ellzero with the argume
   -t, --test        decode and write nothing
   -l, --list        show what files hold
 
-Options of one letter may be joined, as in -dc. Those of each command: ellzero compress --help, ellzero decompress --help,
+Options of one letter may be joined, as in -dc, in any order. ELLZERO_OPT holds
+options that stand before all others. Those of each command: ellzero compress --help, ellzero decompress --help,
 ellzero test --help, ellzero list --help."""
 
 
@@ -67,6 +71,8 @@ def parse(arguments: Sequence[str]) -> Any:
     names = {field.name for field in fields(options)}
     method_options: dict[str, tuple[str, ...]] = {}
     if "files" in names:
+        if name in _WITH_ENVIRONMENT:
+            words = [*from_environment(os.environ.get("ELLZERO_OPT", ""), options), *words]
         words = arrange(words, options)
     if "method_options" in names:
         words, method_options = without_method_options(words, options)
@@ -132,13 +138,15 @@ def _run(words: list[str]) -> int:
 
 
 def _run_l0(words: list[str]) -> int:
-    if "--help" in words or "-h" in words:
+    options = words[: words.index("--")] if "--" in words else words
+    if "--help" in options or "-h" in options:
         print(_L0_HELP)
         return 0
-    if "--version" in words or "-V" in words:
+    if "--version" in options or "-V" in options:
         print(f"l0 of ellzero {__version__}")
         return 0
-    return _run(as_command(words))
+    command, *words = as_command(words)
+    return _run([command, *applicable(words, _load(COMMANDS[command][0]))])
 
 
 def _load(reference: str) -> Any:

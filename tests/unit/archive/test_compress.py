@@ -1,12 +1,14 @@
 """Bytes and files come back as they were, and a file object behaves as those of gzip and lzma do."""
 
 import bz2
+import gzip
 import io
 import lzma
 import os
 import random
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -356,3 +358,65 @@ def test_names_are_bytes_too_and_never_empty(tmp_path: Path):
     with pytest.raises(TypeError, match="not one of text"):
         archive.open(io.StringIO())  # pyright: ignore[reportCallIssue, reportArgumentType]
     assert names(tmp_path) == ["a.l0"]
+
+
+def test_file_objects_have_the_name_and_mode_of_their_file(tmp_path: Path):
+    path = tmp_path / "a.l0"
+    for mode in ("wb", "rb", "wt", "rt", "w", "r"):
+        with archive.open(path, mode) as file:  # pyright: ignore[reportCallIssue, reportArgumentType]
+            assert file.name == str(path)
+            assert file.mode == (mode if "t" in mode else f"{mode[0]}b")
+    assert archive.open(os.fsencode(path)).name == os.fsencode(path)
+    path.unlink()
+    with open(path, "wb") as raw, archive.open(raw, "wb") as file:
+        assert file.name == path or file.name == str(path)
+    with archive.open(io.BytesIO(), "wb") as file:
+        assert file.name == ""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"encoding": "utf-8"},
+        {"encoding": "latin-1", "newline": ""},
+        {"encoding": "utf-16", "newline": "\r\n"},
+        {"encoding": "ascii", "errors": "replace"},
+        {"encoding": "ascii", "errors": "backslashreplace", "newline": "\n"},
+    ],
+    ids=str,
+)
+def test_text_is_that_of_gzip(options: dict[str, str], tmp_path: Path):
+    def through(opener: Any, path: Path) -> tuple[object, ...]:
+        with opener(path, "wt", **options) as file:
+            written = file.write("müßig\nzweite\r\ndritte")
+            file.writelines(["a\n", "b"])
+        with opener(path, "rb") as file:
+            raw = file.read()
+        with opener(path, "rt", **options) as file:
+            lines = list(file)
+            told = (file.encoding, file.errors, file.newlines)
+        with opener(path, "rt", **options) as file:
+            file.readline()
+            place = file.tell()
+            rest = file.read()
+            file.seek(place)
+            assert file.read() == rest
+        return written, raw, lines, told, rest
+
+    assert through(archive.open, tmp_path / "a.l0") == through(gzip.open, tmp_path / "a.gz")
+    with pytest.raises(FileExistsError):
+        archive.open(tmp_path / "a.l0", "xt", **options)
+
+
+def test_going_forward_while_writing_writes_zeros():
+    target = io.BytesIO()
+    with archive.open(target, "wb", level=1) as file:
+        file.write(b"begin")
+        assert file.seek(3, os.SEEK_CUR) == 8
+        assert file.seek(10) == file.tell() == 10
+        file.write(b"end")
+        for place in ((2,), (-1, os.SEEK_CUR), (0, os.SEEK_END)):
+            with pytest.raises(OSError, match="cannot be gone back in"):
+                file.seek(*place)
+    assert decompress(target.getvalue()) == b"begin\0\0\0\0\0end"

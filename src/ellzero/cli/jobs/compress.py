@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ellzero.archive.compressed_file import BinaryFile
-from ellzero.cli.jobs.per_file import for_each_file, shown
+from ellzero.cli.jobs.per_file import files_within, for_each_file, shown
 from ellzero.cli.jobs.progress import Bar, say
 from ellzero.cli.options.arguments import UsageError, num_bytes
 from ellzero.cli.options.compress import Cat, Compress, Decompress, Verify
@@ -65,9 +65,14 @@ def run_compress(options: Compress) -> int:
     memory = None if options.memory is None else num_bytes(options.memory)
     if not 1 <= options.level <= 9:
         raise UsageError(f"level {options.level}: levels are 1 (fast) to 9 (small)")
-    if len(options.files) > 1 and to_standard(options):
+    files, status = options.files, 0
+    if options.recursive and files:
+        files, status = files_within(files, lambda name: not has_suffix(name, options.suffix))
+        if not files:
+            return status
+    if len(files) > 1 and to_standard(options):
         raise UsageError("compressed files are not joined: give one file with -c, or leave -c out")
-    return for_each_file(options.files, lambda file: compress_file(file, options, memory))
+    return max(status, for_each_file(files, lambda file: compress_file(file, options, memory)))
 
 
 def run_decompress(options: Decompress) -> int:
@@ -78,7 +83,7 @@ def run_decompress(options: Decompress) -> int:
     """
     check_outputs(options)
     limits = Limits.parse(options.max_size, options.memory)
-    return for_each_file(options.files, lambda file: decompress_file(file, options, limits))
+    return for_each_compressed(options, lambda file: decompress_file(file, options, limits))
 
 
 def run_cat(options: Cat) -> int:
@@ -89,6 +94,8 @@ def run_cat(options: Cat) -> int:
             stdout=True,
             memory=options.memory,
             max_size=options.max_size,
+            recursive=options.recursive,
+            suffix=options.suffix,
             quiet=options.quiet,
             verbose=options.verbose,
         )
@@ -98,7 +105,8 @@ def run_cat(options: Cat) -> int:
 def run_test(options: Verify) -> int:
     """Decodes files and writes nothing; returns the exit status."""
     limits = Limits.parse(options.max_size, options.memory)
-    return for_each_file(options.files, lambda file: verify_file(file, options, limits))
+    check_suffix(options.suffix)
+    return for_each_compressed(options, lambda file: verify_file(file, options, limits))
 
 
 def to_standard(options: Compress | Decompress) -> bool:
@@ -112,6 +120,9 @@ def check_outputs(options: Compress | Decompress) -> None:
     Raises:
         UsageError: one name for several outputs, or an input to remove whose output is not a file.
     """
+    check_suffix(options.suffix)
+    if options.recursive and options.output is not None and not to_standard(options):
+        raise UsageError(f"-o {options.output} names one output for all files of a folder: leave it out, or -r")
     if options.stdout and options.output is not None and str(options.output) != STANDARD:
         raise UsageError("-c and -o name two outputs: give one of them")
     if options.output is not None and not to_standard(options) and len(options.files) > 1:
@@ -120,6 +131,31 @@ def check_outputs(options: Compress | Decompress) -> None:
         raise UsageError("--rm and -k contradict each other: give one of them")
     if options.rm and to_standard(options):
         raise UsageError("--rm would remove files whose output went to standard output: leave one of them out")
+
+
+def check_suffix(suffix: str) -> None:
+    """Checks a suffix for names.
+
+    Raises:
+        UsageError: names cannot end in it.
+    """
+    if not suffix or os.sep in suffix or (os.altsep or os.sep) in suffix:
+        raise UsageError(f"--suffix {suffix}: expected the end of a name, such as .l0, without {os.sep}")
+
+
+def has_suffix(name: str, suffix: str) -> bool:
+    """Tells whether a file is compressed by its name: it ends in the suffix, or in .l0."""
+    return _ending(name, suffix) is not None
+
+
+def for_each_compressed(options: Decompress | Verify, job: Callable[[Path], None]) -> int:
+    """Runs a job on every file that is named, and with -r on the compressed ones in folders; returns the exit status."""
+    files, status = options.files, 0
+    if options.recursive and files:
+        files, status = files_within(files, lambda name: has_suffix(name, options.suffix))
+        if not files:
+            return status
+    return max(status, for_each_file(files, job))
 
 
 class Prefixed:
@@ -148,9 +184,9 @@ def compress_file(source: Path, options: Compress, memory: int | None) -> None:
         OSError: a file is missing, in the way, or cannot be written.
         FormatError: what was written does not decode to what was read; no output stays.
     """
-    if source.suffix == SUFFIX and not options.force:
-        raise FileError(f"{source} ends in {SUFFIX} already: -f compresses it once more", file=source)
-    output = _output(source, options) or _archive_name(source)
+    if has_suffix(source.name, options.suffix) and not options.force:
+        raise FileError(f"{source} ends in {_ending(source.name, options.suffix)} already: -f compresses it once more", file=source)
+    output = _output(source, options) or _archive_name(source, options.suffix)
     started = time.monotonic()
     with (
         _removing(source, output, options) as removable,
@@ -177,7 +213,7 @@ def decompress_file(source: Path, options: Decompress, limits: Limits) -> None:
         OSError: a file is missing, in the way, or cannot be written.
         FormatError: the file is damaged, holds something else, or needs more than allowed; no output file stays.
     """
-    output = _output(source, options) or _original_name(source)
+    output = _output(source, options) or _original_name(source, options.suffix)
     started = time.monotonic()
     with (
         _removing(source, output, options) as removable,
@@ -329,16 +365,22 @@ def _output(source: Path, options: Compress | Decompress) -> Path | None:
     return options.output
 
 
-def _archive_name(source: Path) -> Path:
+def _archive_name(source: Path, suffix: str) -> Path:
     if is_special(source):
         raise FileError(f"{source} is no regular file: name its output with -o, or write to standard output with -c", file=source)
-    return source.with_name(source.name + SUFFIX)
+    return source.with_name(source.name + suffix)
 
 
-def _original_name(source: Path) -> Path:
-    if source.suffix != SUFFIX:
-        raise FileError(f"{source} does not end in {SUFFIX}: name its output with -o, or write to standard output with -c", file=source)
-    return source.with_suffix("")
+def _original_name(source: Path, suffix: str) -> Path:
+    ending = _ending(source.name, suffix)
+    if ending is None:
+        raise FileError(f"{source} does not end in {suffix}: name its output with -o, or write to standard output with -c", file=source)
+    return source.with_name(source.name.removesuffix(ending))
+
+
+def _ending(name: str, suffix: str) -> str | None:
+    """Returns what a compressed file's name ends in; None where it is none. What is nothing but an ending is a name."""
+    return next((ending for ending in (suffix, SUFFIX) if name.endswith(ending) and name != ending), None)
 
 
 def _size(file: BinaryFile) -> int | None:

@@ -1,12 +1,14 @@
 """Runs a job on each of several files: a bad file does not stop the others, and every error names its file."""
 
+import os
+import stat
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from ellzero.cli.jobs.progress import say
 from ellzero.codec.errors import FormatError, LimitError, MemoryLimitError
-from ellzero.files.errors import FileError
+from ellzero.files.errors import FileError, words_for
 from ellzero.files.streams import STANDARD
 
 
@@ -33,6 +35,32 @@ def for_each_file(files: Sequence[Path], job: Callable[[Path], None]) -> int:
             status = 1
             say(f"ellzero: {_described(file, error)}")
     return status
+
+
+def files_within(files: Sequence[Path], wanted: Callable[[str], bool]) -> tuple[list[Path], int]:
+    """Lists files, and in place of folders the regular files in them and in their folders, in alphabetical order.
+
+    Args:
+        files: files and folders.
+        wanted: tells by its name whether a file in a folder is listed; files that are named themselves always are.
+
+    Returns:
+        The files, and the exit status: 1 if a folder cannot be read, which is printed to stderr.
+    """
+    listed: list[Path] = []
+    failures: list[OSError] = []
+    for file in files:
+        if not file.is_dir():
+            listed.append(file)
+            continue
+        for folder, folders, inside in os.walk(file, onerror=failures.append):
+            folders.sort()
+            paths = (Path(folder, name) for name in sorted(inside) if wanted(name))
+            listed += [path for path in paths if stat.S_ISREG(path.lstat().st_mode)]
+    for failure in failures:
+        folder = Path(str(failure.filename))
+        say(f"ellzero: {folder} cannot be read: {words_for(failure, folder, 'read')}")
+    return listed, int(bool(failures))
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import tyro
 
-from ellzero.cli.options.fields import Files, Force, Keep, Name, Quiet, Remove, Size, Stdout, Verbose
+from ellzero.cli.options.fields import Files, Force, Keep, Name, Quiet, Recursive, Remove, Size, Stdout, Suffix, Verbose
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,7 @@ class Compress:
     stdout: Stdout = False
     """Write to standard output (-c)."""
     level: Annotated[int, tyro.conf.arg(metavar="1-9")] = 5
-    """1 is fast and 9 small; -1 to -9 for short. Decompression takes as long as compression."""
+    """1 is fast and 9 small; -1 to -9 for short, --fast is -1, --best -9. Decompression takes as long as compression."""
     memory: Size = None
     """The most memory that either direction may take, such as 200M."""
     force: Force = False
@@ -30,6 +30,10 @@ class Compress:
     """Remove an input when its output is finished and verified."""
     verify: bool = True
     """Decompress what was written and compare its hash, which takes as long again."""
+    recursive: Recursive = False
+    """Compress all files in folders that do not have the suffix yet."""
+    suffix: Suffix = ".l0"
+    """What is added to the name, in place of .l0."""
     quiet: Quiet = False
     """Print nothing but errors."""
     verbose: Verbose = False
@@ -56,6 +60,10 @@ class Decompress:
     """Keep the input, which is what happens without --rm."""
     rm: Remove = False
     """Remove an input when its output is finished."""
+    recursive: Recursive = False
+    """Decompress all files in folders that have the suffix."""
+    suffix: Suffix = ".l0"
+    """What names end in besides .l0."""
     quiet: Quiet = False
     """Print nothing but errors."""
     verbose: Verbose = False
@@ -74,6 +82,10 @@ class Cat:
     """Refuse a file that holds more bytes."""
     force: Force = False
     """Nothing: accepted as zcat accepts it."""
+    recursive: Recursive = False
+    """Decompress all files in folders that have the suffix."""
+    suffix: Suffix = ".l0"
+    """What names end in besides .l0."""
     quiet: Quiet = False
     """Print nothing but errors."""
     verbose: Verbose = False
@@ -90,6 +102,10 @@ class Verify:
     """Refuse a file that needs more memory, such as 200M."""
     max_size: Size = None
     """Refuse a file that holds more bytes, or a network with a larger tensor (1G, unless given)."""
+    recursive: Recursive = False
+    """Test all files in folders that have the suffix."""
+    suffix: Suffix = ".l0"
+    """What names end in besides .l0."""
     quiet: Quiet = False
     """Print nothing but errors."""
     verbose: Verbose = False

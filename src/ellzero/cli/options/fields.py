@@ -29,5 +29,7 @@ Keep = Annotated[bool, tyro.conf.arg(aliases=["-k"])]
 Quiet = Annotated[bool, tyro.conf.arg(aliases=["-q"])]
 Verbose = Annotated[bool, tyro.conf.arg(aliases=["-v"])]
 Remove = Annotated[bool, tyro.conf.arg(name="rm")]
+Recursive = Annotated[bool, tyro.conf.arg(aliases=["-r"])]
+Suffix = Annotated[str, tyro.conf.arg(aliases=["-S"], metavar="SUFFIX")]
 Json = Annotated[bool, tyro.conf.arg(name="json")]
 Size = Annotated[Optional[str], tyro.conf.arg(metavar="SIZE")]  # noqa: UP045

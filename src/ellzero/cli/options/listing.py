@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ellzero.cli.options.fields import Files, Json, Quiet, Verbose
+from ellzero.cli.options.fields import Files, Json, Quiet, Recursive, Suffix, Verbose
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -11,6 +11,10 @@ class List:
 
     files: Files = ()
     """The files."""
+    recursive: Recursive = False
+    """List all files in folders that have the suffix."""
+    suffix: Suffix = ".l0"
+    """What names end in besides .l0."""
     as_json: Json = False
     """Print JSON, a list with one object per file."""
     quiet: Quiet = False
