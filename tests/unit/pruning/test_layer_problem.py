@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ellzero.pruning import Allocation, layerwise_prune_
+from ellzero.pruning import Allocation, layerwise_prune_, regression as regression_module
 from ellzero.pruning.layer_problem import LayerProblem
 from ellzero.pruning.regression import Regression, _draw_positions, add_up_, weights_and_bias, write_weights_and_bias_
 from ellzero.surgery.calls import call_model
@@ -181,3 +181,33 @@ def test_weights_read_from_a_layer_are_not_those_written_to_it(dtype: torch.dtyp
     before = read.clone()
     write_weights_and_bias_(layer, torch.zeros_like(read))
     assert torch.equal(read, before)
+
+
+def test_what_nothing_reads_any_more_goes_at_a_price_too(generator: torch.Generator):
+    """The last layer's weights from half of the units are not worth the price, so that those units go whatever they cost."""
+    model = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 2))
+    with torch.no_grad():
+        model[2].weight[:, 3:] *= 1e-5
+    result = layerwise_prune_(model, torch.randn(200, 8, generator=generator), alpha=1e-4)
+    assert not result.masks["2.weight"][:, 3:].any()
+    assert not result.masks["0.weight"][3:].any()
+    assert result.masks["0.weight"][:3].all()
+    assert not model[0].weight[3:].any()
+    assert not model[0].bias[3:].any()
+
+
+@pytest.mark.parametrize(("entries", "pieces"), [(1, [1] * 5), (1 << 23, [5])])
+def test_products_are_added_up_in_pieces(entries: int, pieces: list[int], monkeypatch: pytest.MonkeyPatch, generator: torch.Generator):
+    """A piece of a batch is unfolded at a time, so that memory is bounded."""
+    seen: list[int] = []
+
+    def watched(layer: nn.Module, inputs: Tensor) -> Tensor:
+        seen.append(len(inputs))
+        return original(layer, inputs)  # type: ignore[arg-type]
+
+    original = regression_module.regressors
+    monkeypatch.setattr(regression_module, "regressors", watched)
+    monkeypatch.setattr(regression_module, "_PIECE_ENTRIES", entries)
+    layer = nn.Conv2d(2, 3, 2)
+    add_up_([Regression.empty("", layer)], layer, [torch.randn(5, 2, 4, 4, generator=generator)], forward=call_model)
+    assert seen == pieces

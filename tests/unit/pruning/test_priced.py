@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ellzero.pruning.least_squares import damped, eliminate, mask_after, squared_error
-from ellzero.pruning.priced import SHORT, objective, priced_mask
+from ellzero.pruning.least_squares import damped, eliminate, mask_after, refit, squared_error
+from ellzero.pruning.priced import SHORT, _cheapest_prefix, _search, objective, priced_mask
 
 EVERY = torch.tensor(list(product([False, True], repeat=6)))
 
@@ -107,3 +107,34 @@ def test_a_row_without_outputs_and_inputs_that_are_always_0_keep_nothing():
     assert not mask[1].any()
     assert not mask[:, 3].any()
     assert mask[0].any()
+
+
+def test_several_starts_never_cost_and_often_gain():
+    generator = torch.Generator().manual_seed(6)
+    prunable = torch.ones(8, dtype=torch.bool)
+    gained = 0
+    for _ in range(60):
+        weight, gram = row(generator, 8)
+        alpha = 0.15 * float(squared_error(weight, gram)) * float(torch.rand((), generator=generator))
+        start = mask_after(elimination := eliminate(weight, gram, prunable), _cheapest_prefix(elimination, alpha), 8)
+        single = float(objective(weight, gram, _search(weight, gram, start, prunable, alpha), prunable, alpha))
+        several = float(objective(weight, gram, found(weight, gram, alpha), prunable, alpha))
+        assert several <= single * (1 + 1e-9)
+        gained += several < single * (1 - 1e-6)
+    assert gained >= 5
+
+
+@pytest.mark.parametrize("entries", [1, 1000])
+def test_rows_in_chunks_are_as_rows_at_once(entries: int, monkeypatch: pytest.MonkeyPatch):
+    weight, gram = row(torch.Generator().manual_seed(7), 7, rows=5)
+    alpha = 0.05 * float(squared_error(weight, gram).mean())
+    prunable = torch.ones(7, dtype=torch.bool)
+    mask = found(weight, gram, alpha)
+    elimination, fitted = eliminate(weight, gram, prunable), refit(gram, weight @ gram, mask)
+    for module in ("priced", "least_squares"):
+        monkeypatch.setattr(f"ellzero.pruning.{module}._CHUNK_ENTRIES", entries)
+    again = eliminate(weight, gram, prunable)
+    assert torch.equal(again.order, elimination.order)
+    torch.testing.assert_close(again.cost, elimination.cost, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(refit(gram, weight @ gram, mask), fitted, rtol=1e-9, atol=1e-12)
+    assert torch.equal(found(weight, gram, alpha), mask)
