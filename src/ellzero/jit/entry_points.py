@@ -5,10 +5,12 @@ combination of types, to a function of C (numba's `cfunc`) that takes two tables
 which `ellzero.jit.machine` keeps and loads. Whatever does not go this way goes numba's, and computes the same.
 """
 
+import ast
 import hashlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from types import FunctionType
@@ -16,7 +18,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ellzero.jit.kernels import Function, Kernel, bare_of, disabled, function_itself
+from ellzero.jit.kernels import Function, Kernel, bare_of, disabled, function_itself, lock
 
 _PORTABLE = sys.platform == "linux"
 """Where this has been tried."""
@@ -45,7 +47,7 @@ def entry(function: Function) -> Function:
         TypeError: the kernel says that it returns something else.
     """
     bare = bare_of(function)
-    return function_itself(bare) if disabled() else cast(Function, Entry(bare))
+    return function_itself(bare) if disabled() else cast(Function, Entry(bare, inlined=False))
 
 
 class UnsupportedError(TypeError):
@@ -57,13 +59,15 @@ class Entry(Kernel):
 
     Args:
         function: what it computes.
+        inlined: False.
+        constants: as for `Kernel`.
 
     Raises:
         TypeError: it says that it returns neither nothing nor a number of 64 bits.
     """
 
-    def __init__(self, function: FunctionType) -> None:
-        super().__init__(function, inlined=False)
+    def __init__(self, function: FunctionType, *, inlined: bool = False, constants: Mapping[str, int] | None = None) -> None:
+        super().__init__(function, inlined=inlined, constants=constants)
         result = inspect.get_annotations(function).get("return", inspect.Parameter.empty)
         if result not in _RESULTS:
             raise TypeError(f"{function.__name__} returns {result}; an entry returns None, np.int64, np.uint64 or bool")
@@ -84,7 +88,9 @@ class Entry(Kernel):
             code = None
         else:
             if kinds not in self._codes:
-                self._codes[kinds] = self._code(kinds, arguments)
+                with lock:  # Two threads do not compile the same.
+                    if kinds not in self._codes:
+                        self._codes[kinds] = self._code(kinds, arguments)
             code = self._codes[kinds]
         if code is None:
             return self.compiled(*arguments)
@@ -119,15 +125,49 @@ class Entry(Kernel):
 
         from ellzero.jit import machine
 
-        scope: dict[str, Any] = {"carray": numba.carray, "np": np, "kernel": self.compiled}
+        bound = self.bound
+        scope: dict[str, Any] = {**bound.__globals__, "_carray": numba.carray, "_np": np}
         arrays, numbers = count(), count(_FIRST)
-        words = ", ".join(_spell(argument, scope, arrays, numbers) for argument in arguments)
-        lines = [f"    {'' if self._returns is None else f'numbers[{_RESULT}] = '}kernel({words})", f"    numbers[{_DONE}] = 1"]
-        exec("\n".join(["def by_tables(arrays, numbers):", *lines]), scope)
+        taken = [_spell(argument, scope, arrays, numbers) for argument in arguments]
+        exec(compile(_by_tables(bound, taken), inspect.getfile(self.py_func), "exec"), scope)
         types = numba.types
         signature = types.void(types.CPointer(types.voidptr), types.CPointer(types.uint64))
-        compiled = cast(Any, numba.cfunc(signature)(scope["by_tables"]))
+        compiled = cast(Any, numba.cfunc(signature)(scope[bound.__name__]))
         return machine.emit(compiled.inspect_llvm()), compiled.native_name
+
+
+class _Returns(ast.NodeTransformer):
+    """Has a function enter what it returns into the table of numbers."""
+
+    def visit_Return(self, node: ast.Return) -> list[ast.stmt]:  # named by the base class
+        """Replaces a return by what enters its value, and that the function came to its end."""
+        entered = ast.parse(f"_numbers[{_DONE}] = 1").body
+        if node.value is not None:
+            assign = cast(ast.Assign, ast.parse(f"_numbers[{_RESULT}] = 0").body[0])
+            assign.value = node.value
+            entered.insert(0, assign)
+        return [*entered, ast.Return()]
+
+
+def _by_tables(function: FunctionType, taken: Sequence[str]) -> ast.Module:
+    """Rewrites a function as one that takes two tables, of arrays and of numbers.
+
+    A function that called it would have to be compiled as well, and pasting by numba takes a second for the largest.
+
+    Args:
+        function: the kernel.
+        taken: what each of its arguments is, spelt in Python.
+    """
+    module = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    kernel = cast(ast.FunctionDef, module.body[0])
+    parameters = [parameter.arg for parameter in (*kernel.args.posonlyargs, *kernel.args.args)]
+    assigned = [f"{name} = {words}" for name, words in zip(parameters, taken, strict=True)]
+    body = [_Returns().visit(statement) for statement in kernel.body]
+    flat = [part for parts in body for part in (parts if isinstance(parts, list) else [parts])]
+    kernel.args = ast.arguments([], [ast.arg("_arrays"), ast.arg("_numbers")], None, [], [], None, [])
+    kernel.decorator_list, kernel.returns = [], None
+    kernel.body = [*ast.parse("\n".join(assigned)).body, *flat, *_Returns().visit_Return(ast.Return())]
+    return ast.fix_missing_locations(module)
 
 
 def _take(argument: Any, addresses: list[int], numbers: list[int]) -> str:
@@ -145,7 +185,7 @@ def _take(argument: Any, addresses: list[int], numbers: list[int]) -> str:
         return f"{array.dtype.str}{array.ndim}"
     if isinstance(argument, tuple):
         parts = cast("tuple[Any, ...]", argument)
-        return f"{type(parts).__qualname__}({','.join([_take(part, addresses, numbers) for part in parts])})"
+        return f"{type(parts).__qualname__}{getattr(parts, '_fields', '')}({','.join([_take(part, addresses, numbers) for part in parts])})"
     if isinstance(argument, (np.integer, np.bool_)) or (isinstance(argument, int) and -1 << 63 <= argument < 1 << 63):
         numbers.append(int(argument) & _WORD)
         return _named(argument)
@@ -155,15 +195,15 @@ def _take(argument: Any, addresses: list[int], numbers: list[int]) -> str:
 def _spell(argument: Any, scope: dict[str, Any], arrays: Iterator[int], numbers: Iterator[int]) -> str:
     """Writes down how the kernel's argument is taken from the tables, in Python for numba."""
     if isinstance(argument, np.ndarray):
-        shape = "".join(f"np.int64(numbers[{next(numbers)}])," for _ in argument.shape)
-        return f"carray(arrays[{next(arrays)}], ({shape}), np.{argument.dtype.name})"
+        shape = "".join(f"_np.int64(_numbers[{next(numbers)}])," for _ in argument.shape)
+        return f"_carray(_arrays[{next(arrays)}], ({shape}), _np.{argument.dtype.name})"
     if isinstance(argument, tuple):
         parts = "".join(f"{_spell(part, scope, arrays, numbers)}," for part in cast("tuple[Any, ...]", argument))
         if type(cast(Any, argument)) is tuple:
             return f"({parts})"
-        scope[name := f"Tuple{len(scope)}"] = type(argument)
+        scope[name := f"_Tuple{len(scope)}"] = type(argument)
         return f"{name}({parts})"
-    return f"np.{_named(argument)}(numbers[{next(numbers)}])"
+    return f"_np.{_named(argument)}(_numbers[{next(numbers)}])"
 
 
 def _named(number: int | np.integer[Any] | np.bool_) -> str:

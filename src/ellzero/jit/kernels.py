@@ -12,7 +12,7 @@ import hashlib
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, cached_property, update_wrapper
 from pathlib import Path
 from threading import RLock
@@ -29,7 +29,7 @@ Integer = SupportsIndex  # what a kernel takes as a number: Python's or numpy's,
 # kernel, by its plain function -> digest of what it is made of.
 _digests: dict[Any, bytes] = {}
 _preparations: dict[Callable[[], None], None] = {}
-_lock = RLock()
+lock = RLock()
 
 
 def kernel(function: Function) -> Function:
@@ -66,50 +66,107 @@ def inlined(function: Function) -> Function:
     return function_itself(bare) if disabled() else cast(Function, Kernel(bare, inlined=True))
 
 
+def specialised(function: Function, **constants: bool | int) -> Function:
+    """Returns a kernel that is compiled with other constants, also in the kernels that it calls: for parts that some calls never need.
+
+    Numba leaves out what stands behind an `if` whose condition is a constant, so that there is less to compile. What the kernel computes
+    must not depend on it: without a compiler, and in `plain`, the constants are those of the source.
+
+    Args:
+        function: a kernel or an entry.
+        constants: values in place of the global names of the source, wherever a kernel uses them.
+
+    Returns:
+        The other kernel; where NUMBA_DISABLE_JIT is set, the function itself.
+    """
+    return cast(Function, function.specialised(constants)) if isinstance(function, Kernel) else function
+
+
 class Kernel:
     """A function that numba compiles when it is first called.
 
     Args:
         function: what it computes.
         inlined: whether it is compiled into each kernel that calls it.
+        constants: in place of the global names of the source; see `specialised`.
     """
 
-    def __init__(self, function: FunctionType, *, inlined: bool) -> None:
+    def __init__(self, function: FunctionType, *, inlined: bool, constants: Mapping[str, int] | None = None) -> None:
         update_wrapper(self, function)
         self.py_func = function
-        self.digest = _digests[function] = _digest(function)
+        self.constants = dict(constants or {})
+        self.digest = _digest(function)
+        if constants:
+            self.digest = hashlib.sha256(self.digest + repr(sorted(self.constants.items())).encode()).digest()
+        else:
+            _digests[function] = self.digest
         self._inlined = inlined
+        self._specialised: dict[tuple[tuple[str, int], ...], Kernel] = {}
 
     def __call__(self, *arguments: Any) -> Any:
         """Computes."""
         return self.compiled(*arguments)
 
     @cached_property
-    def compiled(self) -> Any:
-        """Numba's own function, with the kernels that this one calls in the place of those that are not compiled yet."""
+    def bound(self) -> FunctionType:
+        """The function, with numba's own in the place of the kernels that it calls, and with its constants."""
         # The kernels have to be known to numba as its own when it reads the function; nothing is changed in the module.
         scope = dict(self.py_func.__globals__)
         for name in self.py_func.__code__.co_names:
-            if isinstance(value := scope.get(name), Kernel | Intrinsic):
+            if name in self.constants:
+                scope[name] = self.constants[name]
+            elif isinstance(value := scope.get(name), Kernel):
+                scope[name] = value.specialised(self.constants).called
+            elif isinstance(value, Intrinsic):
                 scope[name] = value.compiled
         own = FunctionType(self.py_func.__code__, scope, self.py_func.__name__, self.py_func.__defaults__, self.py_func.__closure__)
         own.__qualname__, own.__doc__ = self.py_func.__qualname__, self.py_func.__doc__
-        numba, config, options = _numba()
+        return own
+
+    @cached_property
+    def compiled(self) -> Any:
+        """Numba's own function, for Python to call."""
+        return self._compiled(self.folder)
+
+    @cached_property
+    def called(self) -> Any:
+        """The same for other kernels to call: what Python would need to call it takes a good part of the time of compiling it."""
         if self._inlined:
-            return numba.njit(inline="always")(own)
+            return _numba()[0].njit(inline="always")(self.bound)
         folder = self.folder
-        with _lock:
+        return self._compiled(folder and _usable(Path(folder) / "called"), no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+    def _compiled(self, folder: str | None, **more: bool) -> Any:
+        numba, config, options = _numba()
+        with lock:
             before = config.CACHE_DIR
             config.CACHE_DIR = folder or ""  # read when a function is decorated, by numba's own locator of caches
             try:
-                return numba.njit(cache=folder is not None, **options)(own)
+                return numba.njit(cache=folder is not None, **options, **more)(self.bound)
             finally:
                 config.CACHE_DIR = before
+
+    def specialised(self, constants: Mapping[str, int]) -> "Kernel":
+        """Returns the kernel with some constants; itself where neither it nor what it calls names one of them."""
+        named = tuple(sorted((name, value) for name, value in constants.items() if name in self._names))
+        if not named or dict(named) == self.constants:
+            return self
+        with lock:
+            if named not in self._specialised:
+                self._specialised[named] = type(self)(self.py_func, inlined=self._inlined, constants=dict(named))
+            return self._specialised[named]
+
+    @cached_property
+    def _names(self) -> set[str]:
+        """The global names of the kernel and of those that it calls."""
+        names = set(self.py_func.__code__.co_names)
+        called = [value for name in names if isinstance(value := self.py_func.__globals__.get(name), Kernel)]
+        return names.union(*(kernel._names for kernel in called))
 
     @property
     def folder(self) -> str | None:
         """Where machine code is kept; None where no folder is writable, so that it is compiled anew in each process."""
-        return os.environ.get("NUMBA_CACHE_DIR") or _usable(cache_folder() / self.digest.hex()[:16])
+        return _usable(cache_folder() / self.digest.hex()[:16])
 
 
 def plain(function: Function) -> Function:
@@ -126,7 +183,12 @@ def before_numba(prepare: Callable[[], None]) -> None:
 
 
 def cache_folder() -> Path:
-    """Returns the folder of the machine code: of ellzero, in the user's own cache folder. It may be deleted at any time."""
+    """Returns the folder of the machine code: NUMBA_CACHE_DIR, or that of ellzero in the user's own cache folder.
+
+    It may be deleted at any time. Within it, each kernel has a folder that is named after everything it is made of.
+    """
+    if named := os.environ.get("NUMBA_CACHE_DIR"):
+        return Path(named)
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
     elif sys.platform == "darwin":
@@ -161,8 +223,8 @@ def _numba() -> tuple[Any, Any, dict[str, Any]]:
     from numba.core import config
     from numba.core.options import DefaultOptions
 
-    # Off, no reference is counted. The option is numba's own, so it is passed only where there is one.
-    return numba, config, {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
+    # Other threads run while a kernel does. Without `_nrt` no reference is counted: numba's own option, passed only where there is one.
+    return numba, config, {"nogil": True} | ({"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {})
 
 
 def __getattr__(name: str) -> Any:
@@ -173,13 +235,17 @@ def __getattr__(name: str) -> Any:
 
 
 def _digest(function: FunctionType) -> bytes:
-    """Hashes the file of a kernel, the kernels that it calls, and the constants that it names."""
+    """Hashes the file of a kernel, the kernels that it calls, the constants that it names, and the fields of the tuples that it takes."""
     digest = hashlib.sha256(_text(inspect.getfile(function)))
+    for annotation in inspect.get_annotations(function).values():
+        digest.update(repr(getattr(annotation, "_fields", ())).encode())
     for name in sorted(function.__code__.co_names):
         value = function.__globals__.get(name)
         inner = getattr(value, "py_func", value)
         if isinstance(inner, FunctionType) and inner in _digests:
             digest.update(_digests[inner])
+        elif isinstance(value, Intrinsic):
+            digest.update(_text(inspect.getfile(Intrinsic)))
         elif isinstance(value, np.ndarray):
             digest.update(value.tobytes())
         elif isinstance(value, ModuleType) and value.__name__.startswith("ellzero"):

@@ -71,8 +71,8 @@ def load(code: bytes, symbol: str) -> Callable[[int, int], None]:
     if not address:
         raise RuntimeError(f"no {symbol} in the machine code")
     _engines.append(engine)
-    # Python's lock is held, as numba holds it.
-    return ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address)
+    # Python's lock is released meanwhile: no kernel touches an object of Python.
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address)
 
 
 def read(path: Path) -> tuple[bytes, str] | None:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -189,6 +190,38 @@ def test_the_second_process_does_without_numba_until_something_changes(package: 
         file.write_bytes(file.read_bytes()[:-100])
     assert run(package, cache) == "24 20 1 2 True"
     assert run(package, cache) == "24 20 1 2 False"
+
+
+@portable
+def test_a_named_cache_folder_gives_no_code_of_another_source(package: Path, tmp_path: Path):
+    mine = {"NUMBA_CACHE_DIR": str(tmp_path / "mine")}
+    assert run(package, tmp_path, **mine) == "22 20 1 2 True"
+    assert run(package, tmp_path, **mine) == "22 20 1 2 False"
+    lower = package / "lower.py"
+    lower.write_text(lower.read_text().replace("+ 1", "+ 2"))
+    assert run(package, tmp_path, **mine) == "24 20 1 2 True"
+
+
+@portable
+def test_other_threads_run_while_a_kernel_does():
+    values, ticks, done = np.ones(1 << 21, np.int64), 0, threading.Event()
+
+    def tick() -> None:
+        nonlocal ticks
+        while not done.wait(0.001):
+            ticks += 1
+
+    divide(values, 1)  # compiled
+    thread = threading.Thread(target=tick)
+    thread.start()
+    before = ticks
+    # Some tenths of a second. Where Python's lock is held, the thread does not tick while a call lasts, and each wakes it once at most.
+    for _ in range(10):
+        divide(values, 1)
+    counted = ticks - before
+    done.set()
+    thread.join()
+    assert counted > 11
 
 
 def test_it_computes_without_a_compiler_and_without_a_folder(package: Path, tmp_path: Path):

@@ -1,10 +1,18 @@
+import gc
+import importlib
 import os
+import pkgutil
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 import pytest
+
+import ellzero
+from ellzero.jit.kernels import Kernel, kernel, plain, specialised
 
 ROOT = Path(__file__).parents[3]
 
@@ -74,6 +82,68 @@ def test_a_change_in_what_a_kernel_calls_or_names_is_noticed(package: Path, tmp_
     assert len({place for (place,) in places}) == 3
     constants.write_text("STEP = 100\n")
     assert run(package, cache) == places[1]
+
+
+def test_a_named_cache_folder_is_one_per_source_as_well(package: Path, tmp_path: Path):
+    mine = {"NUMBA_CACHE_DIR": str(tmp_path / "mine")}
+    assert run(package, tmp_path, "run", **mine) == ["122", "0"]
+    assert run(package, tmp_path, "run", **mine) == ["122", "1"]
+    (package / "constants.py").write_text("STEP = 200\n")
+    assert run(package, tmp_path, "run", **mine) == ["222", "0"]
+
+
+class Ahead(NamedTuple):
+    first: np.ndarray
+    second: np.ndarray
+
+
+Behind = NamedTuple("Ahead", [("second", np.ndarray), ("first", np.ndarray)])  # noqa: UP014  # the same name, other fields
+
+
+def test_the_order_of_fields_is_a_part_of_what_a_kernel_is_made_of():
+    def of(kind: type) -> bytes:
+        def take(pair):
+            return pair.first[0]
+
+        take.__annotations__["pair"] = kind
+        return cast(Any, kernel(take)).digest
+
+    assert of(Ahead) == of(Ahead)
+    assert of(Ahead) != of(Behind)
+
+
+WIDE = True
+
+
+@kernel
+def width(x: int) -> int:
+    return 2 * x if WIDE else x
+
+
+@kernel
+def total(x: int) -> int:
+    return width(x) + 1
+
+
+def test_a_kernel_with_other_constants_is_another():
+    narrow = cast(Any, specialised(total, WIDE=False))
+    assert (total(5), narrow(5), plain(narrow)(5)) == (11, 6, 11)
+    assert narrow.digest != cast(Any, total).digest
+    assert specialised(total, UNHEARD_OF=3) is total
+
+
+def test_every_kernel_lets_other_threads_run():
+    for module in pkgutil.walk_packages(ellzero.__path__, "ellzero."):
+        if "__main__" not in module.name:
+            importlib.import_module(module.name)
+    # Some objects of torch warn where isinstance asks for their class.
+    kernels = [value for value in gc.get_objects() if issubclass(type(value), Kernel) and value.__module__.startswith("ellzero.")]
+    names = {value.__name__ for value in kernels}
+    assert {"code_piece", "find_repeats", "change_x86_calls"} < names
+    for value in kernels:
+        if not value._inlined:
+            assert value.compiled.targetoptions["nogil"], value.__name__
+            assert value.called.targetoptions["nogil"], value.__name__
 
 
 def test_without_a_folder_it_compiles_anew(package: Path, tmp_path: Path):

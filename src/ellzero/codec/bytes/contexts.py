@@ -34,6 +34,7 @@ from ellzero.codec.bytes.state import (
     PREVIOUS,
     ROW,
     SECTION,
+    SECTIONS,
     SHAPE,
     STRIDE,
     TAG_DEPTH,
@@ -41,6 +42,7 @@ from ellzero.codec.bytes.state import (
     TAG_STATE,
     TAGS,
     VALUES,
+    WIDE,
     WIDEST,
     WORD,
     WORD1,
@@ -60,16 +62,12 @@ def note_byte(m: Model, byte: Whole) -> None:
     m.history[r[POSITION] & r[HISTORY_MASK]] = np.uint8(byte)
     r[POSITION] += 1
     before = r[PREVIOUS]
-    for slot in (r[INDIRECT_BASE] + (before & 255), r[INDIRECT_BASE] + 256 + (before & 0xFFFF)):
-        m.counters[slot] = np.uint32(((np.int64(m.counters[slot]) << 8) | byte) & 0xFFFFFF)
+    if WIDE:
+        for slot in (r[INDIRECT_BASE] + (before & 255), r[INDIRECT_BASE] + 256 + (before & 0xFFFF)):
+            m.counters[slot] = np.uint32(((np.int64(m.counters[slot]) << 8) | byte) & 0xFFFFFF)
     r[OLDER] = ((r[OLDER] << 8) | (before >> 24)) & 0xFFFFFFFF
     r[PREVIOUS] = ((before << 8) | byte) & 0xFFFFFFFF
     kind = np.int64(CLASSES[byte])
-    r[SHAPE] = ((r[SHAPE] << 3) | kind) & 0x3FFFFFFF
-    folded = byte + 32 if kind == 1 else np.int64(32) if kind == 3 or kind == 4 else byte
-    if folded != 32 or r[FOLDED] & 255 != 32:
-        r[FOLDED_OLDER] = ((r[FOLDED_OLDER] << 8) | (r[FOLDED] >> 24)) & 0xFFFFFFFF
-        r[FOLDED] = ((r[FOLDED] << 8) | folded) & 0xFFFFFFFF
     if kind <= 1 or byte >= 128:
         if r[WORD] == 0:
             r[CAPITAL] = kind
@@ -84,6 +82,20 @@ def note_byte(m: Model, byte: Whole) -> None:
         r[GAP] = byte
     else:
         r[GAP] = combine(r[GAP], byte)
+    if WIDE:
+        note_more(m, byte, kind)
+    follow_matches(m, byte)
+
+
+@inlined
+def note_more(m: Model, byte: Whole, kind: Whole) -> None:
+    """Brings the registers up to date that contexts from 10 on are made of."""
+    r = m.registers
+    r[SHAPE] = ((r[SHAPE] << 3) | kind) & 0x3FFFFFFF
+    folded = byte + 32 if kind == 1 else np.int64(32) if kind == 3 or kind == 4 else byte
+    if folded != 32 or r[FOLDED] & 255 != 32:
+        r[FOLDED_OLDER] = ((r[FOLDED_OLDER] << 8) | (r[FOLDED] >> 24)) & 0xFFFFFFFF
+        r[FOLDED] = ((r[FOLDED] << 8) | folded) & 0xFFFFFFFF
     r[NUMBER] = combine(r[NUMBER], byte) if kind == 2 else np.int64(0)
     if kind == 5:
         r[MARK] = byte
@@ -100,7 +112,6 @@ def note_byte(m: Model, byte: Whole) -> None:
     elif r[POSITION] - r[LINE] <= 4:
         r[FIRST] = combine(r[FIRST], byte)
     follow_tags(m, byte)
-    follow_matches(m, byte)
 
 
 @inlined
@@ -270,13 +281,13 @@ def set_contexts(m: Model) -> None:
     r[VALUES + 7] = combine(c4, c8 & 0xFFFFFF)
     r[VALUES + 8] = combine(c4, c8)
     r[VALUES + 9] = combine(word, c4 & 255 if word == 0 else np.int64(0))
-    if r[WIDEST] > 9:
+    if WIDE and r[WIDEST] > 9:
         set_wide_contexts(m)
-    if r[WIDEST] > 45:
+    if SECTIONS and r[WIDEST] > 45:
         set_section_contexts(m)
     r[MIXER_RANK] = min(r[WORD_LENGTH], np.int64(15))
     r[MIXER_BYTE] = r[ABOVE]
-    if r[ROW] > 0:
+    if WIDE and r[ROW] > 0:
         set_picture_contexts(m)
     for i in range(r[CONTEXTS]):
         r[HASHES + i] = combine(np.int64(r[VALUES + r[PLAN + i]]), r[PLAN + i] + 0x10000)

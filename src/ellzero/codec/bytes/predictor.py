@@ -40,6 +40,7 @@ from ellzero.codec.bytes.state import (
     REFINE_SHARE,
     REFINE_SLOTS,
     REFINES,
+    SECTIONS,
     SELECTED,
     SET_PLAN,
     SET_START,
@@ -165,7 +166,7 @@ def mix(m: Model, order: Whole) -> np.int64:
     r[CHOICES + BY_EXPECTED] = r[EXPECTED]
     r[CHOICES + BY_BYTE_3] = (r[PREVIOUS] >> 16) & 255
     sets = r[SETS]
-    if sets > 10:
+    if SECTIONS and sets > 10:
         choose_more(m, order)
     n = r[INPUTS]
     for k in range(sets):

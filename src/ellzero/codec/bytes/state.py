@@ -38,6 +38,9 @@ MATCH_COUNTERS = 513
 RECENT = frozenset({46, 47, 48, 49, 50, 52, 53, 54, 55, 56})
 """The contexts of the section, whose buckets are apart: they would drive out others and are soon of no use."""
 
+WIDE, SECTIONS = True, True
+"""Whether there may be contexts from 10 on, and from 46 on; both where a coder is not compiled for less."""
+
 HALF = 1 << 31
 FIRST_COUNT = 6
 """How much the first probabilities of states and matches are trusted: as if so many bits had been seen."""
