@@ -19,7 +19,7 @@ from ellzero.codec.errors import FormatError
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from scrambling import scrambled
 
-SAMPLES = [b"abracadabra, abracadabra\n", b"\xe8\x00\x01\x00\x00\xc3" * 6, bytes(range(0, 256, 5)) + b"\x00" * 40]
+SAMPLES = [b"abracadabra, abracadabra\n", b"\xe8\x00\x01\x00\x00\xc3" * 6, bytes(range(0, 256, 5)) + b"\x00" * 20_000]
 LIMIT = 1 << 22
 
 

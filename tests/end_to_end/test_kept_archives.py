@@ -40,6 +40,7 @@ MADE_OF = {
     "wide-5.l0": (5, RECORDS),
     "stored-5.l0": (5, NOISE),
     "empty-5.l0": (5, b""),
+    "run-5.l0": (5, TEXT[:300] + bytes(40_000) + TEXT[100:400]),
 }
 SHA256 = {
     "text-1.l0": "394872e2491216da3f6a67d9d5bb0417c397d67429d51b568a671952da6fdbd1",
@@ -50,6 +51,7 @@ SHA256 = {
     "wide-5.l0": "ddc77564d2d34bc7f22644646a86c7183a7fbf5d0636d8f835a99934d732e7b1",
     "stored-5.l0": "6168c76c0f5a4df7e0ebdb05d9d5aa36b994577884c82545823f081511a61c97",
     "empty-5.l0": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    "run-5.l0": "369b2420d45bde7078836d642291047fb6194ba21c4a2249f59010155b2f5c48",
 }
 
 

@@ -77,6 +77,9 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
         patch.setattr(data_file, "BLOCK", 20_000)
         data = TEXT + RECORDS + NOISE * 2 + CODE * 4 + NOISE[:5000]
         add("many-blocks", data, compress(data, level=1))
+    # What stands twice in a file is copied, from farther back than any file reaches without saying so.
+    data = random.Random(8).randbytes(70_000) + TEXT
+    add("twice", data * 2, compress(data * 2, level=1))
     assert kinds == set(data_file.DataSection)
     return folder, expected
 

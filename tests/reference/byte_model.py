@@ -394,36 +394,57 @@ def change_calls(data: bytes, start: int, sign: int) -> bytes:
     return bytes(block)
 
 
+def decode_block(part: int, payload: bytes, model: Model | None, start: int) -> bytes:
+    """Decodes a block that begins at byte `start` of the original."""
+    if part == 3:
+        return payload
+    if model is None or part not in (2, 4):
+        raise Damaged("section")
+    source = Bytes(payload)
+    size = source.varint() if part == 2 else 0
+    flags, model.stride = source.take(1)[0], source.varint()
+    model.row = source.varint() if flags & 2 else 0
+    check(flags < 2 or 0 < model.stride < model.row <= 8192, "row")
+    rest = payload[source.at :]
+    check(flags <= 3 and model.stride <= 1024 and size <= 2**20, "block")
+    if part == 2:
+        block = model.block(size, Message(rest), b"")
+        return change_calls(block, start, -1) if flags & 1 else block
+    model.block(len(rest), None, change_calls(rest, start, 1) if flags & 1 else rest)
+    return rest
+
+
 def decode_data(file: bytes) -> bytes:
     """Decodes a data file and compares it with the size and hash at its end."""
     kind, parts, trailer = sections(file)
     check(kind == DATA, "kind")
-    model, out = None, b""
-    for part, payload in parts:
+    model, out, window = None, bytearray(), 2**16
+    for number, (part, payload) in enumerate(parts):
         if part == 1:
             check(model is None and len(payload) == 3, "model")
             model = Model(*payload)
-        elif part == 3:
-            out += payload
-        else:
-            if model is None or part not in (2, 4):
-                raise Damaged("section")
+        elif part == 6:
             source = Bytes(payload)
-            size = source.varint() if part == 2 else 0
-            flags, model.stride = source.take(1)[0], source.varint()
-            model.row = source.varint() if flags & 2 else 0
-            check(flags < 2 or 0 < model.stride < model.row <= 8192, "row")
-            rest = payload[source.at :]
-            check(flags <= 3 and model.stride <= 1024 and size <= 2**20, "block")
-            if part == 2:
-                block = model.block(size, Message(rest), b"")
-                out += change_calls(block, len(out), -1) if flags & 1 else block
-            else:
-                model.block(len(rest), None, change_calls(rest, len(out), 1) if flags & 1 else rest)
-                out += rest
+            window = source.varint()
+            check(number == 0 and source.at == len(payload) and 2**16 < window <= 2**30, "window")
+        elif part == 5:
+            source = Bytes(payload)
+            copies = [[source.varint() for _ in range(3)] for _ in range(source.varint())]
+            block = decode_block(source.take(1)[0], payload[source.at :], model, len(out))
+            check(len(block) + sum(length for _, length, _ in copies) <= 2**20, "block")
+            for count, length, distance in copies:
+                check(count <= len(block), "literals")
+                out += block[:count]
+                block = block[count:]
+                check(0 < distance <= min(window, len(out)), "distance")
+                for _ in range(length):
+                    out.append(out[-distance])
+            out += block
+        else:
+            out += decode_block(part, payload, model, len(out))
     end = Bytes(trailer)
     check(end.varint() == len(out) and end.take(32) == hashlib.sha256(out).digest(), "size or hash of the original")
-    return out
+    return bytes(out)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from ellzero.cli.jobs.per_file import files_within, for_each_file, shown
 from ellzero.cli.jobs.progress import Bar, say
 from ellzero.cli.options.arguments import UsageError, num_bytes
 from ellzero.cli.options.compress import Cat, Compress, Decompress, Verify
+from ellzero.codec.bytes.copies import map_file
 from ellzero.codec.bytes.data_file import ByteEncoder, DataSection, decode_blocks
 from ellzero.codec.bytes.parameters import BLOCK, model_for
 from ellzero.codec.container import DEFAULT_LIMIT, MAGIC, ContainerReader, Kind, Original, Sink, Source, Tally
@@ -256,6 +257,8 @@ def _encode(reader: BinaryFile, sink: Sink, source: Path, options: Compress, mem
     before_numba(skip_linear_algebra)
     with Bar(f"compressing {shown(source)}", size, expected=expected, hidden=options.quiet) as bar:
         encoder = ByteEncoder(sink, level=options.level, size=size, memory=memory, report=bar.update)
+        if size is not None:
+            encoder.look_for_copies(map_file(reader, size))
         while piece := reader.read(BLOCK):
             tally.update(piece)
             encoder.write(piece)

@@ -11,7 +11,8 @@ from ellzero.archive.pack import contents
 from ellzero.cli.jobs.per_file import files_within, for_each_file
 from ellzero.cli.options.arguments import UsageError
 from ellzero.cli.options.listing import List
-from ellzero.codec.bytes.data_file import DataSection
+from ellzero.codec.bytes.copies import num_bytes_of_window
+from ellzero.codec.bytes.data_file import DataSection, window_of
 from ellzero.codec.bytes.parameters import BLOCK, BUFFERS, parameters_of
 from ellzero.codec.container import VERSION, ContainerReader, Kind
 from ellzero.codec.network.dtypes import DType
@@ -123,11 +124,14 @@ def _look_at_data(path: Path, file: BinaryIO) -> Data:
     reader = ContainerReader(file, max_section=2 * BLOCK)
     blocks: list[int] = []
     model = None
+    window = 0
     for section in reader.sections(tuple(DataSection)):
-        if section.kind != DataSection.MODEL:
-            blocks.append(section.kind)
-        else:
+        if section.kind == DataSection.MODEL:
             model = parameters_of(section, None)
+        elif section.kind == DataSection.WINDOW:
+            window = window_of(section)
+        else:
+            blocks.append(section.kind)
     size = reader.original.size
     learnt = sum(kind != DataSection.STORED for kind in blocks) / max(len(blocks), 1)
     return Data(
@@ -138,9 +142,9 @@ def _look_at_data(path: Path, file: BinaryIO) -> Data:
         compressed_bytes=reader.position,
         ratio=reader.position / size if size else None,
         blocks=len(blocks),
-        stored_blocks=sum(kind != DataSection.CODED for kind in blocks),
+        stored_blocks=sum(kind in (DataSection.STORED, DataSection.STORED_AND_LEARNT) for kind in blocks),
         level=None if model is None else model.level,
-        memory_bytes=BUFFERS if model is None else model.num_bytes,
+        memory_bytes=(BUFFERS if model is None else model.num_bytes) + num_bytes_of_window(window),
         seconds=0.0 if model is None else size * learnt * model.microseconds_per_byte / 1e6,
         sha256=reader.original.sha256.hex(),
     )
