@@ -19,6 +19,7 @@ from torch.nn.utils.parametrize import ParametrizationList
 
 from ellzero.distributed import canonical_paths
 from ellzero.params import Selector, select_parameters, weights
+from ellzero.pruning.attention import Slice, UnrolledAttention, joined_masks, unrolled
 from ellzero.pruning.layer_problem import Allocation, Budget, LayerProblem, choose_, first_samples, num_samples
 from ellzero.pruning.regression import Regression, add_up_, weights_and_bias
 from ellzero.surgery.batch_statistics import MAX_SHIFT, BatchStatistics
@@ -106,9 +107,10 @@ def layerwise_prune_(
 ) -> LayerwisePruning:
     """Prunes the linear layers and convolutions of a trained model in place so that each keeps its outputs on unlabelled inputs.
 
-    Convolutions may have groups, one to three dimensions, and be transposed. What else is selected is left as it is and listed in the
-    result with the reason: layers of other kinds, recurrent ones and attention for example, those whose weights are shared or computed
-    from other tensors, and those that no input reaches.
+    Convolutions may have groups, one to three dimensions, and be transposed; of `nn.MultiheadAttention` each projection is a layer,
+    called `q_proj`, `k_proj`, `v_proj` and `out_proj`. What else is selected is left as it is and listed in the result with the reason:
+    layers of other kinds, recurrent ones for example, those whose weights are shared or computed from other tensors, and those that no
+    input reaches.
 
     From the last layer to the first, each layer's weights are removed one by one, always the one that costs its outputs least after the
     others have adapted; random gradient pruning after each layer frees what nothing reads any more. Then, from the first layer to the
@@ -148,9 +150,9 @@ def layerwise_prune_(
     if not samples:
         raise ValueError("inputs hold no sample: every batch is empty")
     generator = torch.Generator().manual_seed(seed)
-    with evaluating(model):
-        selected = select_parameters(model, select)
-        layers, left = _layers(model, selected)
+    selected = select_parameters(model, select)
+    with evaluating(model), unrolled(model) as slices:
+        layers, left = _layers(model, selected, slices)
         dense = [Regression.empty(name, layer) for name, (layer, _) in layers.items()]
         with BatchStatistics(model) as statistics:
             order = add_up_(dense, model, batches, forward=call, per_feature=per_feature, num_samples=samples, generator=generator)
@@ -158,9 +160,12 @@ def layerwise_prune_(
         for regression in dense:
             if not bool(regression.gram.isfinite().all()):
                 raise ValueError(f"what enters {regression.name} holds NaN or infinity, or is too large to be squared: look at the inputs")
-        left |= {name: "no input given reaches it as a layer" for name in layers if name not in order}
+        for name in layers.keys() - set(order):
+            left |= dict.fromkeys(_own_parameters(name, layers[name][0], slices), "no input given reaches it as a layer")
+        pruned = {own for name in order for own in _own_parameters(name, layers[name][0], slices)}
+        remaining = _left(selected, pruned, left)
         if not order:
-            raise ValueError(f"nothing that is selected can be pruned, {_listed(_left(model, selected, (), left))}: pass another select=")
+            raise ValueError(f"nothing that is selected can be pruned, {_listed(remaining)}: pass another select=")
         regressions = {regression.name: regression for regression in dense}
         relative = alpha is None and allocate is Allocation.TOGETHER
         problems = [LayerProblem(regressions[name], layers[name][1], damping, relative=relative) for name in order]
@@ -168,11 +173,11 @@ def layerwise_prune_(
         choose_(model, problems, budget, first_samples(batches[0]), forward=call, seed=seed)
         errors = [problem.relative_error for problem in problems]
         for problem in problems:
-            pruned = Regression.empty(problem.regression.name, problem.layer)
-            add_up_([pruned], model, batches, forward=call, targets=[problem.regression])
-            problem.refit_(pruned, damping)
+            now = Regression.empty(problem.regression.name, problem.layer)
+            add_up_([now], model, batches, forward=call, targets=[problem.regression])
+            problem.refit_(now, damping)
     return LayerwisePruning(
-        masks={name: mask for problem in problems for name, mask in problem.masks().items()},
+        masks=joined_masks({name: mask for problem in problems for name, mask in problem.masks().items()}, slices),
         layers=tuple(
             PrunedLayer(
                 name=problem.regression.name,
@@ -182,7 +187,7 @@ def layerwise_prune_(
             )
             for problem, error in zip(problems, errors, strict=True)
         ),
-        left=_left(model, selected, {name: layers[name] for name in order}, left),
+        left=remaining,
     )
 
 
@@ -191,28 +196,45 @@ _COMPUTED = "the weight is computed from other tensors"
 _Layers = dict[str, tuple[AnyMatrixLayer, Bool[Tensor, " n"]]]
 
 
-def _layers(model: nn.Module, selected: Mapping[str, Tensor]) -> tuple[_Layers, dict[str, str]]:
-    """Lists the layers to prune by name, with the columns of each matrix that may be pruned, and why other modules are left."""
+def _layers(model: nn.Module, selected: Mapping[str, Tensor], slices: Mapping[str, Slice]) -> tuple[_Layers, dict[int, str]]:
+    """Lists the layers to prune by name, with the columns of each matrix that may be pruned, and why others' parameters are left."""
     chosen = {id(tensor) for tensor in selected.values()}
     shared, paths = shared_parameters(model), canonical_paths(model)
     layers: _Layers = {}
-    left: dict[str, str] = {}
+    left: dict[int, str] = {}
     for path, module in model.named_modules():
-        if not {id(parameter) for parameter in module.parameters(recurse=False)} & chosen:
+        own = _own_parameters(paths[path], module, slices)
+        if not chosen & own.keys():
             continue
-        if path in shared:
-            left[paths[path]] = "it shares a parameter with another layer, which would change with it"
-        elif isinstance(module, ParametrizationList):
-            left[paths[path]] = _COMPUTED
-        elif not isinstance(module, AnyMatrixLayer):
-            left[paths[path]] = f"{type(module).__name__} is no linear layer and no convolution"
-        elif not _is_known(module):
-            left[paths[path]] = f"{type(module).__name__} has a forward of its own"
-        elif "weight" not in module._parameters:
-            left[paths[path]] = _COMPUTED
+        if (
+            reason := "it shares a parameter with another layer, which would change with it" if path in shared else _reason(module)
+        ) is not None:
+            left |= dict.fromkeys(own, reason)
         else:
-            layers[paths[path]] = (module, _prunable(module, chosen))
+            assert isinstance(module, AnyMatrixLayer)
+            layers[paths[path]] = (module, _prunable(module, {leaf for key, leaf in own.items() if key in chosen}))
     return layers, left
+
+
+def _own_parameters(path: str, module: nn.Module, slices: Mapping[str, Slice]) -> dict[int, str]:
+    """Maps the identity of each parameter that a module owns to its name there; of a projection, of the parameter that it lies in."""
+    own: dict[int, str] = {}
+    for leaf, parameter in module.named_parameters(recurse=False):
+        place = slices.get(f"{path}.{leaf}")
+        own[id(parameter if place is None else place.original)] = leaf
+    return own
+
+
+def _reason(module: nn.Module) -> str | None:
+    """Says why a module cannot be pruned; None where it can be."""
+    if isinstance(module, ParametrizationList):
+        return _COMPUTED
+    if not isinstance(module, AnyMatrixLayer):
+        kind = nn.MultiheadAttention if isinstance(module, UnrolledAttention) else type(module)
+        return f"{kind.__name__} is no linear layer and no convolution"
+    if not _is_known(module):
+        return f"{type(module).__name__} has a forward of its own"
+    return _COMPUTED if "weight" not in module._parameters else None
 
 
 def _is_known(layer: AnyMatrixLayer) -> bool:
@@ -221,27 +243,19 @@ def _is_known(layer: AnyMatrixLayer) -> bool:
     return known(layer)
 
 
-def _prunable(layer: AnyMatrixLayer, chosen: set[int]) -> Bool[Tensor, " n"]:
-    prunable = torch.full((weights_and_bias(layer).shape[1],), id(layer.weight) in chosen, device=layer.weight.device)
-    bias = bias_of(layer)
-    if bias is not None:
-        prunable[-1] = id(bias) in chosen
+def _prunable(layer: AnyMatrixLayer, chosen: Collection[str]) -> Bool[Tensor, " n"]:
+    prunable = torch.full((weights_and_bias(layer).shape[1],), "weight" in chosen, device=layer.weight.device)
+    if bias_of(layer) is not None:
+        prunable[-1] = "bias" in chosen
     return prunable
 
 
-def _left(
-    model: nn.Module, selected: Mapping[str, Tensor], pruned: Collection[str], reasons: Mapping[str, str]
-) -> tuple[LeftParameter, ...]:
-    """Lists the selected parameters of other modules than those pruned."""
-    paths = canonical_paths(model)
-    owners: dict[int, str] = {}
-    for path, module in model.named_modules():
-        for parameter in module.parameters(recurse=False):
-            owners.setdefault(id(parameter), paths[path])
+def _left(selected: Mapping[str, Tensor], pruned: Collection[int], reasons: Mapping[int, str]) -> tuple[LeftParameter, ...]:
+    """Lists the selected parameters that are not among those pruned."""
     return tuple(
-        LeftParameter(name=name, weights=tensor.numel(), reason=reasons[owners[id(tensor)]])
+        LeftParameter(name=name, weights=tensor.numel(), reason=reasons[id(tensor)])
         for name, tensor in selected.items()
-        if owners[id(tensor)] not in pruned
+        if id(tensor) not in pruned
     )
 
 
