@@ -12,6 +12,7 @@ import safetensors.torch
 import torch
 
 import ellzero as lz
+from ellzero.cli.main import main
 
 NAMES = {
     "recipe",
@@ -312,3 +313,18 @@ def test_the_version_is_told_and_the_package_is_a_command(tmp_path):
     command = [sys.executable, "-m", "ellzero", "--version"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout.strip()) == (0, f"ellzero {lz.__version__}")
+
+
+def test_a_quantised_file_that_is_far_worse_than_its_network_is_warned_of(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ellzero.cli.jobs.sparsify.LogGrid", lambda: lz.LogGrid(30.0))
+    monkeypatch.setattr("ellzero.cli.jobs.outcome.draw", lambda *anything: ())  # pictures have tests of their own
+    assert main(["sparsify", "digits-mlp", "-o", "run"]) == 0
+    said = capsys.readouterr()
+    details = json.loads((tmp_path / "run/record.json").read_text())["details"]
+    assert details["quantised_valid_error_percent"] > details["valid_error_percent"] + 2
+    assert "its test error, far above the network's" in said.out
+    points = details["quantised_valid_error_percent"] - details["valid_error_percent"]
+    assert f"ellzero: warning: quantised.l0 is worse than the network by {points:.2f} points of validation error (" in said.err
+    assert "more than 0.5 points): a finer grid is good enough, ellzero pack run --quantise log --ratio 1.15; or use network.l0" in said.err
+    assert main(["pack", "run", "--quantise", "log", "--ratio", "1.15"]) == 0

@@ -12,10 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ellzero.codec.network.dtypes import DType
-from ellzero.codec.network.stored_grids import worth
-from ellzero.params import duplicate, kept_exact
+from ellzero.params import duplicate
 from ellzero.quantise.answers import Answers, Reading, compare_answers, first_tensor, read_answers
+from ellzero.quantise.as_stored import as_stored
 from ellzero.quantise.feedback import GramFactor
 from ellzero.quantise.fold_batchnorm import fold_batchnorm_, normalisations
 from ellzero.quantise.grids import Levels, Quantiser, UniformGrid
@@ -30,7 +29,6 @@ from ellzero.surgery.layer_matrices import layer_matrices
 _BITS_PER_KILOBYTE = 8192
 _HELD_OUT = 8
 """One sample of so many is held out."""
-_ROUNDED = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 class CalibratedModel(NamedTuple):
@@ -167,7 +165,7 @@ class Calibrated:
                 levels.update(quantise_weight_(layer, factor, steps[layer.name], self.rounding_price * self._nats_per_bit))
                 levels.update(correct_bias_(layer, inputs, steps[layer.name]))
             quantiser = LevelsByName(levels=levels, others=self.others)
-            self._compare(_as_stored(quantised, quantiser), held_out, wanted, reading)
+            self._compare(as_stored(quantised, quantiser), held_out, wanted, reading)
         return CalibratedModel(quantised, quantiser)
 
     def _batches(self) -> tuple[list[Any], list[Any]]:
@@ -249,22 +247,6 @@ def _samples(batch: Any) -> int:
 
 def _rows(batch: Any, rows: Tensor) -> Any:
     return {name: _rows(tensor, rows) for name, tensor in batch.items()} if isinstance(batch, Mapping) else batch[rows.to(batch.device)]
-
-
-@torch.no_grad()
-def _as_stored(model: nn.Module, quantiser: Quantiser) -> nn.Module:
-    """Copies a model and moves its parameters to the grids of its file, those that calibration does not know as well."""
-    stored = duplicate(model)
-    exact = kept_exact(stored)
-    for name, parameter in stored.named_parameters():
-        if name in exact or parameter.dtype not in _ROUNDED:
-            continue
-        levels = quantiser.quantise(name, parameter.detach().double().cpu().numpy())
-        if levels is not None:
-            rows = parameter.shape[0] if parameter.ndim > 1 else 1
-            values = worth(levels.levels.reshape(-1), levels.grid, DType.F64, rows).view(np.float64).copy()
-            parameter.copy_(torch.from_numpy(values).reshape(parameter.shape))
-    return stored
 
 
 @contextmanager

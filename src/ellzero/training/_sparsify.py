@@ -18,7 +18,16 @@ from ellzero.targets import Bytes, ErrorIncrease, NonZeros
 from ellzero.training.batches import Batches, ErrorFn, LossFn, classification_error, error_rate, plain_batches, require_reiterable
 from ellzero.training.checkpoint import Checkpoint
 from ellzero.training.driver import Driver
-from ellzero.training.file_size import coded_bytes, expected_nonzeros, magnitudes_of, prune_smallest_to_fit_, reordered, require_possible
+from ellzero.training.file_size import (
+    MAX_PACKING_POINTS,
+    coded_bytes,
+    expected_nonzeros,
+    magnitudes_of,
+    packing_cost,
+    prune_smallest_to_fit_,
+    reordered,
+    require_possible,
+)
 from ellzero.training.final_prune import CollapseError
 from ellzero.training.plan import Plan, prelude_stage, sparse_stages
 from ellzero.training.progress import Progress, ProgressBar
@@ -181,6 +190,20 @@ def _fingerprint(network: nn.Module, plan: Plan, target: Target | None, seed: in
     return json.dumps([settings_of(plan), settings_of(target), seed, shapes], sort_keys=True)
 
 
+def _warn_of_fitting(trained: nn.Module, fitted: nn.Module, task: Task) -> None:
+    """Warns where the last pruning, which makes the file small enough, has cost too much on validation data."""
+    if task.valid is None or task.error_fn is None or count_nonzeros(trained) == count_nonzeros(fitted):
+        return
+    cost = packing_cost(trained, fitted, task.error_fn, task.valid)
+    if cost.too_high:
+        warnings.warn(
+            f"pruning the trained network to the size of the file costs {cost.points:.2f} points of validation error "
+            f"({100 * cost.packed_error:.2f} % instead of {100 * cost.error:.2f} %), more than {MAX_PACKING_POINTS}: ask for more bytes, "
+            "or let GridTraining(saves=...) leave less to it",
+            stacklevel=4,
+        )
+
+
 def _result(driver: Driver, target: Target | None, *, training: bool) -> SparsifyResult:
     """Collects the results of a finished run, after pruning the network to the size of the file that was asked for."""
     sparse = driver.finish().eval()
@@ -190,7 +213,9 @@ def _result(driver: Driver, target: Target | None, *, training: bool) -> Sparsif
         # Training on the grid has moved weights to other values, which may cost a few further bytes.
         sparse = reordered(sparse, driver.compact.example)
         chosen = select_parameters(sparse, select)
+        trained = duplicate(sparse)
         prune_smallest_to_fit_(chosen, magnitudes_of(chosen), lambda: coded_bytes(sparse, quantiser), target.count)
+        _warn_of_fitting(trained, sparse, driver.task)
     sparse.train(training)
     tries = tuple(driver.search.tries)
     reached = best_try(tries).accepted if tries else True

@@ -117,7 +117,18 @@ def error_rate(model: nn.Module, error_fn: ErrorFn, batches: Batches) -> float:
     return _over_batches(model, batches, lambda batch: error_fn(model, batch))
 
 
+@torch.no_grad()
+def count_errors(model: nn.Module, error_fn: ErrorFn, batches: Batches) -> tuple[float, int]:
+    """Counts errors and decisions over all batches in eval mode; the model's mode is put back."""
+    return _sums(model, batches, lambda batch: error_fn(model, batch))
+
+
 def _over_batches(model: nn.Module, batches: Batches, measure: Callable[[Batch], tuple[Tensor, int]]) -> float:
+    total, count = _sums(model, batches, measure)
+    return total / count if count else math.nan
+
+
+def _sums(model: nn.Module, batches: Batches, measure: Callable[[Batch], tuple[Tensor, int]]) -> tuple[float, int]:
     training = model.training
     model.eval()
     total, count = 0.0, 0
@@ -127,7 +138,7 @@ def _over_batches(model: nn.Module, batches: Batches, measure: Callable[[Batch],
             total, count = total + float(value), count + number
     finally:
         model.train(training)
-    return total / count if count else math.nan
+    return total, count
 
 
 def classification_error(model: nn.Module, batch: Batch) -> tuple[Tensor, int]:

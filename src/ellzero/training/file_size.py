@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from ellzero.description import TensorCount, position_entropy_bits
 from ellzero.params import Selector, apply_masks_, duplicate, select_parameters
 from ellzero.pruning import magnitude_masks
+from ellzero.quantise.as_stored import as_stored
 from ellzero.quantise.grids import Levels, LogGrid, Quantiser
 from ellzero.surgery import reorder
 from ellzero.targets import Bytes
+from ellzero.training.batches import Batches, ErrorFn, count_errors
 from ellzero.types import Masks, Params
 
 _POSITIONS = 0.75
@@ -25,6 +27,69 @@ _VALUE_BITS = 4.0
 
 _SPARE = 1.1
 """Training keeps this many times the weights that are expected to fit; coding decides how many do."""
+
+
+MAX_PACKING_POINTS = 0.5
+"""Percentage points of error on validation data that packing may add before there is a warning."""
+
+_CHANCE = 3
+"""So many further errors at least are no chance of a small validation set."""
+
+_FINER = (1.15, 1.07, 1.03)
+"""Ratios of finer grids, of which a warning names the coarsest that is good enough."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackingCost:
+    """What a packed network loses on validation data.
+
+    Attributes:
+        error: of the network, as a fraction.
+        packed_error: of what its file gives back.
+        errors: further errors, as a number.
+    """
+
+    error: float
+    packed_error: float
+    errors: float
+
+    @property
+    def points(self) -> float:
+        """The difference in percentage points."""
+        return 100 * (self.packed_error - self.error)
+
+    @property
+    def too_high(self) -> bool:
+        """Whether it is more than `MAX_PACKING_POINTS`, and no chance."""
+        return self.points > MAX_PACKING_POINTS and self.errors >= _CHANCE
+
+
+def packing_cost(model: nn.Module, packed: nn.Module, error_fn: ErrorFn, batches: Batches) -> PackingCost:
+    """Measures what a packed network loses.
+
+    Args:
+        model: the network.
+        packed: what its file gives back.
+        error_fn: (model, batch) -> (errors, decisions).
+        batches: validation data.
+    """
+    errors, count = count_errors(model, error_fn, batches)
+    packed_errors, _ = count_errors(packed, error_fn, batches)
+    return PackingCost(error=errors / max(count, 1), packed_error=packed_errors / max(count, 1), errors=packed_errors - errors)
+
+
+def good_ratio(model: nn.Module, error_fn: ErrorFn, batches: Batches) -> float | None:
+    """Finds the ratio of a logarithmic grid that is fine enough for a network; None where none of a few is.
+
+    Args:
+        model: the network; it is not changed.
+        error_fn: (model, batch) -> (errors, decisions).
+        batches: validation data.
+    """
+    for ratio in _FINER:
+        if not packing_cost(model, as_stored(model, LogGrid(ratio)), error_fn, batches).too_high:
+            return ratio
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)

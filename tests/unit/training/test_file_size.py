@@ -1,24 +1,38 @@
 """How many weights fit into a file."""
 
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from ellzero.archive.load import load_file
+from ellzero.archive.save import save_model
 from ellzero.params import count_nonzeros, everything, select_parameters
-from ellzero.quantise.grids import LogGrid
+from ellzero.quantise.as_stored import as_stored
+from ellzero.quantise.grids import LogGrid, Quantiser, UniformGrid
 from ellzero.targets import Bytes
+from ellzero.training._sparsify import _warn_of_fitting
+from ellzero.training.batches import classification_error, classification_loss
 from ellzero.training.file_size import (
     Named,
+    PackingCost,
     cell_shares,
     coded_bytes,
     expected_nonzeros,
+    good_ratio,
     magnitudes_of,
+    packing_cost,
     prune_smallest_to_fit_,
     weight_bits,
 )
+from ellzero.training.recipe import Recipe
+from ellzero.training.task import Task
 
 
-def model() -> nn.Module:
+def model() -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 
@@ -105,3 +119,74 @@ def test_to_prune_the_dear_saves_more_than_to_prune_the_cheap() -> None:
 
     order = bits[weight != 0].argsort(stable=True)
     assert without(order.flip(0)) < 0.95 * without(order)
+
+
+class Fragile(nn.Module):
+    """Two classes by the small difference of two large weights, which a coarse grid does not keep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(1, 2)
+        with torch.no_grad():
+            self.linear.weight.copy_(torch.tensor([[10.0], [10.9]]))
+            self.linear.bias.copy_(torch.tensor([5.0, 5.0]))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.linear(inputs)
+
+
+def signs(count: int) -> list[tuple[Tensor, Tensor]]:
+    inputs = torch.randn(count, 1, generator=torch.Generator().manual_seed(0))
+    return [(inputs, (inputs[:, 0] > 0).long())]
+
+
+def test_what_packing_costs_is_measured_and_a_grid_that_is_fine_enough_is_found() -> None:
+    network, data = Fragile(), signs(1000)
+    coarse = packing_cost(network, as_stored(network, LogGrid(1.3)), classification_error, data)
+    assert coarse.error == 0
+    assert coarse.points == pytest.approx(100 * coarse.errors / 1000) == 100 * coarse.packed_error
+    assert coarse.points > 40
+    assert coarse.too_high
+    ratio = good_ratio(network, classification_error, data)
+    assert ratio is not None
+    assert not packing_cost(network, as_stored(network, LogGrid(ratio)), classification_error, data).too_high
+    with torch.no_grad():
+        network.linear.weight[1] = 10.01
+    assert good_ratio(network, classification_error, data) is None
+
+
+@pytest.mark.parametrize(
+    ("errors", "count", "too_high"), [(6, 1000, True), (4, 1000, False), (2, 100, False), (3, 100, True), (-9, 100, False)]
+)
+def test_a_cost_is_too_high_above_half_a_point_where_it_is_no_chance(errors: int, count: int, too_high: bool) -> None:
+    assert PackingCost(error=0.1, packed_error=0.1 + errors / count, errors=errors).too_high is too_high
+
+
+def test_a_last_pruning_that_costs_too_much_is_warned_of() -> None:
+    trained, fitted = Fragile(), Fragile()
+    task = Task(
+        loss_fn=classification_loss,
+        train=signs(100),
+        valid=signs(1000),
+        accept_on=signs(100),
+        error_fn=classification_error,
+        recipe=Recipe(),
+        seed=0,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _warn_of_fitting(trained, fitted, task)
+        _warn_of_fitting(trained, fitted, replace(task, valid=None))
+    with torch.no_grad():
+        fitted.linear.weight[1] = 0
+    with pytest.warns(UserWarning, match=r"costs \d+\.\d\d points of validation error .*more than 0\.5: ask for more bytes"):
+        _warn_of_fitting(trained, fitted, task)
+
+
+@pytest.mark.parametrize("grid", [LogGrid(1.3), UniformGrid(error=0.1, vectors=0), Named(names=["0.weight"])])
+def test_a_network_as_stored_is_what_its_file_gives_back(grid: Quantiser, tmp_path: Path) -> None:
+    network = model().append(nn.Sequential(nn.BatchNorm1d(10), nn.Linear(10, 3).half()))
+    save_model(network, tmp_path / "a.l0", quantise=grid)
+    stored = as_stored(network, grid).state_dict()
+    assert all(torch.equal(stored[name], tensor) for name, tensor in load_file(tmp_path / "a.l0").items())
+    assert not torch.equal(stored["0.weight"], network.state_dict()["0.weight"])

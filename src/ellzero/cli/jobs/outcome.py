@@ -23,6 +23,7 @@ from ellzero.plots import draw_network, plot_curves
 from ellzero.records import Record, versions, write_json
 from ellzero.training import Batches, SparsifyResult, classification_error, error_rate, mean_loss
 from ellzero.training.batches import plain_batches
+from ellzero.training.file_size import MAX_PACKING_POINTS, PackingCost
 from ellzero.training.presets import Preset
 from ellzero.training.problem import Problem
 
@@ -42,8 +43,19 @@ class Outcome:
     pictures: tuple[Path, ...]
 
 
-def measure(options: Sparsify, preset: Preset, problem: Problem, sparse: SparsifyResult, dense: nn.Module) -> Outcome:
-    """Measures a finished network on the test data, draws it, and writes the record."""
+def measure(
+    options: Sparsify, preset: Preset, problem: Problem, sparse: SparsifyResult, dense: nn.Module, cost: PackingCost | None
+) -> Outcome:
+    """Measures a finished network on the test data, draws it, and writes the record.
+
+    Args:
+        options: of the command.
+        preset: the settings of the run.
+        problem: the data.
+        sparse: the network.
+        dense: a network of its architecture, which is overwritten.
+        cost: what the quantised file loses on validation data.
+    """
     folder = options.output
     test = list(problem.test())
     dense.load_state_dict(sparse.dense)
@@ -73,6 +85,7 @@ def measure(options: Sparsify, preset: Preset, problem: Problem, sparse: Sparsif
             "instructions": torch.backends.cpu.get_cpu_capability(),
             "quantised_bytes": (folder / "quantised.l0").stat().st_size,
             "quantised_test_error_percent": error_percent(rough, problem, test),
+            "quantised_valid_error_percent": None if cost is None else 100 * cost.packed_error,
             "safetensors_bytes": (folder / "network.safetensors").stat().st_size,
             "nonzero_weights": count_nonzeros(p for _, p in sparse.model.named_parameters() if p.ndim >= 2),
             "valid_error_percent": last_valid_error(sparse),
@@ -161,8 +174,9 @@ def show(outcome: Outcome, folder: Path) -> None:
     table.add_row("network.l0, lossless", f"{record.file_bytes:,} bytes")
     rough = details["quantised_test_error_percent"]
     table.add_row("quantised.l0, weights on a logarithmic grid", f"{details['quantised_bytes']:,} bytes")
-    if rough is not None:
-        table.add_row("its test error", f"{rough:.2f} %")
+    if rough is not None and record.test_error_percent is not None:
+        worse = rough > record.test_error_percent + MAX_PACKING_POINTS
+        table.add_row("its test error" + (", far above the network's" if worse else ""), f"{rough:.2f} %")
     if details["tries"]:
         table.add_row(
             "values of alpha tried", f"{len(details['tries'])}, bracket {'closed' if details['bracket_closed'] else 'still open'}"

@@ -9,17 +9,22 @@ from typing import Any
 import torch
 from torch import nn
 
+from ellzero.archive.load import load_model
 from ellzero.archive.save import save_model
 from ellzero.cli.jobs.by_name import dataset_for, image_problem, imported, network, wants_channels
 from ellzero.cli.jobs.fit import require_fit
 from ellzero.cli.jobs.methods import chosen_method
 from ellzero.cli.jobs.outcome import Outcome, measure, show, to_safetensors
+from ellzero.cli.jobs.progress import say
 from ellzero.cli.options.sparsify import RecipeName, Sparsify
 from ellzero.files.whole import replacing
+from ellzero.params import duplicate
 from ellzero.quantise.grids import LogGrid
 from ellzero.records import append_line, read_lines
 from ellzero.targets import Bytes, ErrorIncrease, NonZeros
 from ellzero.training import Checkpoint, Epoch, Progress, SparsifyResult, sparsify
+from ellzero.training.batches import plain_batches
+from ellzero.training.file_size import MAX_PACKING_POINTS, PackingCost, good_ratio, packing_cost
 from ellzero.training.plan import is_silent
 from ellzero.training.presets import Preset, fast, paper, scaled_to_digits, smallest
 from ellzero.training.problem import Problem
@@ -72,11 +77,35 @@ def run_and_measure(options: Sparsify, preset: Preset | None = None) -> Outcome:
         file.write(to_safetensors(sparse.model))
     save_model(sparse.model, folder / "network.l0")
     save_model(sparse.model, folder / "quantised.l0", quantise=sparse.quantiser or LogGrid())
-    outcome = measure(options, preset, problem, sparse, model)
+    cost = _packing_cost(sparse, problem, folder)
+    outcome = measure(options, preset, problem, sparse, model, cost)
     (folder / "checkpoint.pt").unlink(missing_ok=True)
     if not options.quiet:
         show(outcome, folder)
+        if cost is not None and cost.too_high:
+            say(_what_packing_costs(cost, sparse, problem, folder))
     return outcome
+
+
+def _packing_cost(sparse: SparsifyResult, problem: Problem, folder: Path) -> PackingCost | None:
+    """Measures on validation data what the quantised file of a run loses; None where errors cannot be counted."""
+    if problem.valid is None or problem.error_fn is None:
+        return None
+    packed = load_model(duplicate(sparse.model), folder / "quantised.l0")
+    return packing_cost(sparse.model, packed, problem.error_fn, plain_batches(problem.valid))
+
+
+def _what_packing_costs(cost: PackingCost, sparse: SparsifyResult, problem: Problem, folder: Path) -> str:
+    """Says that the quantised file of a run is worse than its network, and what to do."""
+    assert problem.error_fn is not None
+    assert problem.valid is not None
+    ratio = None if sparse.quantiser is not None else good_ratio(sparse.model, problem.error_fn, plain_batches(problem.valid))
+    finer = "" if ratio is None else f"a finer grid is good enough, ellzero pack {folder} --quantise log --ratio {ratio}; or "
+    return (
+        f"ellzero: warning: quantised.l0 is worse than the network by {cost.points:.2f} points of validation error "
+        f"({100 * cost.packed_error:.2f} % instead of {100 * cost.error:.2f} %, more than {MAX_PACKING_POINTS} points): {finer}"
+        "use network.l0, which is exact, or train the weights on the grid, --file-bytes BYTES"
+    )
 
 
 def with_options(preset: Preset, options: Sparsify) -> Preset:
