@@ -126,7 +126,9 @@ def test_a_copy_computes_hooked_weights_from_its_own() -> None:
     model = hooked("weight_norm")
     inputs = 3 * torch.randn(20, 4)
     expected = model(inputs)
-    copy = duplicate(model)
+    with pytest.raises(ValueError, match=r"0 \(Linear\) keeps 'weight', computed from other tensors.*remove_weight_norm"):
+        duplicate(model)
+    copy = duplicate(model, recompute=True)
     torch.testing.assert_close(copy(inputs), expected)
     with torch.no_grad():
         copy.get_parameter("0.weight_g").zero_()

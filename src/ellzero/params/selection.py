@@ -25,11 +25,13 @@ def require_module(model: object) -> None:
         raise TypeError(f"expected an nn.Module, got {type(model).__name__}: pass the model itself, not model.parameters()")
 
 
-def duplicate(model: nn.Module) -> nn.Module:
+def duplicate(model: nn.Module, *, recompute: bool = False) -> nn.Module:
     """Copies a model whose tensors are its own: `deepcopy`, which names no culprit where it fails.
 
-    Weights that hooks compute before each call (torch.nn.utils.prune, the older weight_norm and spectral_norm) are computed anew in the
-    copy.
+    Args:
+        model: the model.
+        recompute: copy also what hooks of torch compute before each call (torch.nn.utils.prune, the older weight_norm and spectral_norm):
+            the copy computes it anew from its own parameters.
 
     Raises:
         TypeError: `model` is not a module.
@@ -41,14 +43,14 @@ def duplicate(model: nn.Module) -> nn.Module:
             raise ValueError(f"{name} is stored sparsely ({parameter.layout}), so it cannot be copied: replace it by its to_dense()")
     memo: dict[int, Any] = {}
     for path, module in model.named_modules():
-        recomputed = hooked_weights(module)
+        recomputed = hooked_weights(module) if recompute else set[str]()
         for name, value in vars(module).items():
             if not isinstance(value, Tensor) or value.is_leaf:
                 continue
             if name not in recomputed:
                 raise ValueError(
                     f"{path or 'the model'} ({type(module).__name__}) keeps {name!r}, computed from other tensors, so it cannot be copied:"
-                    " delete the attribute, or keep value.detach()"
+                    " make it permanent first (torch.nn.utils.prune.remove, remove_weight_norm), or delete the attribute"
                 )
             memo[id(value)] = value.detach().clone()
     copied = copy.deepcopy(model, memo)

@@ -83,7 +83,7 @@ def random_gradient(
             for _ in range(draws):
                 _mark_(used, _gradients(call(real, batch), watched, generator, positive=False))
         reached = {name: mask.clone() for name, mask in used.items()}
-        support = duplicate(real)
+        support = duplicate(real, recompute=True)
         supported = {name: tensor for name, (_, tensor) in named_parameters(support).items() if name in watched}
         for _ in range(draws):
             randomise_support_(support, generator)
@@ -121,7 +121,7 @@ def _double_copy(model: nn.Module, device: torch.device) -> nn.Module:
         inner = getattr(model, "_orig_mod", None) or model.module
         assert isinstance(inner, nn.Module)
         model = inner
-    real = duplicate(model).to(device).double().eval()
+    real = duplicate(model, recompute=True).to(device).double().eval()
     for parameter in real.parameters():
         parameter.grad = None
     return real
