@@ -10,7 +10,7 @@ import pytest
 if importlib.util.find_spec("tools") is None:
     pytest.skip("tools are not part of what is installed", allow_module_level=True)
 
-from tools.mutants.__main__ import PAGE, RECORDS, rendered
+from tools.mutants.__main__ import PAGE, RECORDS, ROOMS, equivalent, rendered
 from tools.mutants.changes import changes
 
 KEPT = {record["name"]: record for record in map(json.loads, RECORDS.read_text(encoding="utf-8").splitlines())}
@@ -19,6 +19,16 @@ KEPT = {record["name"]: record for record in map(json.loads, RECORDS.read_text(e
 def test_the_table_is_that_of_the_records() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert rendered(page, KEPT.values()) == page, "the records say otherwise: run `python -m tools.mutants --table`"
+
+
+def test_there_are_enough_mutants_and_few_survive() -> None:
+    counts = Counter(record["room"] for record in KEPT.values())
+    assert counts.total() >= 240
+    assert all(counts[room] >= 40 for room in ROOMS)
+    same = equivalent()
+    survivors = [name for name, record in KEPT.items() if record["verdict"] == "survived" and name not in same]
+    assert len(survivors) <= 0.05 * (counts.total() - len(same.keys() & KEPT.keys()))
+    assert all(len(entry["proof"]) > 40 for entry in same.values())
 
 
 SOURCE = b'''

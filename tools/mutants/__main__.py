@@ -123,7 +123,12 @@ def tests_of(change: Change, known: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def tried(change: Change, known: dict[str, dict[str, Any]], warm: trial.Warm | None, limit: float = LIMIT) -> dict[str, Any]:
-    """Tries a mutant: the quick tests first, then others that call it, up to a number of seconds; in memory, or anew without `warm`."""
+    """Tries a mutant, unless it is known to compute the same; in memory, or anew without `warm`.
+
+    The quick tests come first, then others that call it, up to a number of seconds.
+    """
+    if change.name in equivalent():
+        return {"verdict": "equivalent", "by": "", "tests": 0, "anew": warm is None, "seconds": 0.0}
     names = tests_of(change, known)
     kernels = TREE / ".cache/ellzero/kernels"
     before = set(kernels.iterdir()) if kernels.exists() else set()
