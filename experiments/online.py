@@ -27,7 +27,7 @@ from experiments.commands import FOLDER, CommandLine, records
 RESULTS = FOLDER / "results" / "online.jsonl"
 LABELS = 55_000
 UNIFORM_BITS = LABELS * float(np.log2(10))
-REPLAYS = {"LeNet-300-100": (0, 4, 16), "LeNet-5-Caffe": (4, 16)}
+REPLAYS = {"LeNet-300-100": (0, 4, 16), "LeNet-5-Caffe": (4,)}
 """Steps on earlier labels after each block, by learner."""
 
 ALPHAS = (5e-4, 5e-5)
