@@ -191,9 +191,11 @@ def measured() -> str:
             f"{lenet300_run} dense dense-shifts bytes-1900",
         ),
         (
-            f"the same network by ADMM: {count_of(runs_of(pmmp.NETWORKS, 'admm'))}",
-            f"{error_of(runs_of(pmmp.NETWORKS, 'admm'))}; {increases_of('admm', pmmp.NETWORKS)}",
-            "python -m experiments.pmmp run --configurations admm",
+            f"the same network by ADMM, then sixteen truncations: {count_of(runs_of(pmmp.NETWORKS, 'admm'))}",
+            f"{error_of(runs_of(pmmp.NETWORKS, 'admm'))}; {increases_of('admm', pmmp.NETWORKS)}. ADMM and one pruning at its end:"
+            f" {error_of(runs_of(pmmp.NETWORKS, 'admm-alone'))}; the same truncations without ADMM:"
+            f" {error_of(runs_of(pmmp.NETWORKS, 'without-admm'))}",
+            "python -m experiments.pmmp run --configurations admm admm-alone without-admm",
         ),
         (
             "LeNet-5-Caffe, MNIST, as a file of 1,500 / 1,200 bytes",
