@@ -24,6 +24,7 @@ help:
 	@echo "make check      formatting, lint, types, import layers"
 	@echo "make docs       the documentation site, in site/"
 	@echo "make test-browser  the site in a browser: nothing wider than its window, no errors"
+	@echo "make test-frameworks  Lightning, transformers, accelerate and Fabric against the plain loop"
 	@echo "make house      the picture of the rooms, from the imports"
 	@echo "make benchmark  the cost of a training step beside the plain one"
 
@@ -33,7 +34,7 @@ $(VENV)/.installed-test: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed-check: $(VENV)/.installed-test
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[test,check]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[test,check,lightning,transformers]"
 	@touch $@
 
 demo: $(VENV)/.installed-test
@@ -68,6 +69,9 @@ docs: $(VENV)-docs/.installed
 test-browser: $(VENV)/.installed-test docs
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[test,browser]"
 	$(BIN)/python -m pytest -rs -m slow tests/docs/test_browser.py
+
+test-frameworks: $(VENV)/.installed-check
+	$(BIN)/python -m pytest -rs tests/unit/integrations
 
 house:
 	$(PYTHON) tools/house.py

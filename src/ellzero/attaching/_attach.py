@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +18,18 @@ from ellzero.params import Selector, aliases, masks_from_zeros, named_parameters
 from ellzero.types import Params
 
 
+@runtime_checkable
+class OptimizerWrapper(Protocol):
+    """What a framework hands out in place of an optimizer: it holds the one that does the step."""
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer that does the step."""
+        ...
+
+
 def attach(
-    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
+    optimizer: torch.optim.Optimizer | OptimizerWrapper | Sequence[torch.optim.Optimizer | OptimizerWrapper],
     model: nn.Module,
     method: Method,
     *,
@@ -34,7 +45,8 @@ def attach(
     of the model work as before; copies of the optimizer have no hooks, so attach to those again.
 
     Args:
-        optimizer: one optimizer or several that share the model; every optimizer counts its own steps.
+        optimizer: one optimizer or several that share the model; every optimizer counts its own steps. What Lightning, Fabric and
+            accelerate wrap around an optimizer is taken off.
         model: the module, wrapped (DDP, torch.compile) or not.
         method: the penalty, such as `lz.DRR(alpha=1e-5)`.
         select: the rule for what is regularised: `lz.weights`, which are matrices and kernels, or `lz.everything` as in the paper. Of a
@@ -55,7 +67,8 @@ def attach(
         ValueError: nothing is selected; a regularised parameter that none or two of the optimizers own; an optimizer that is
             attached already or maximises; a moving schedule without `total_steps`; `from_zeros` with nothing at 0.
     """
-    optimizers = _checked_optimizers([optimizer] if isinstance(optimizer, torch.optim.Optimizer) else optimizer, method)
+    given = list(optimizer) if isinstance(optimizer, Sequence) else [optimizer]
+    optimizers = _checked_optimizers([_unwrapped(own) for own in given], method)
     selected = select_parameters(model, select)
     _check_precision(selected)
     for name, kind in rescaled(model, selected).items():
@@ -99,6 +112,17 @@ def attach(
         sparsifier.freeze(masks, penalty=True)
     sparsifier.install()
     return sparsifier
+
+
+_WRAPPING = ("accelerate", "lightning", "lightning_fabric", "pytorch_lightning")
+"""Packages whose optimizers hold another one, which does the step."""
+
+
+def _unwrapped(optimizer: Any) -> Any:
+    """Returns the optimizer that does the step."""
+    while type(optimizer).__module__.partition(".")[0] in _WRAPPING and hasattr(optimizer, "optimizer"):
+        optimizer = optimizer.optimizer
+    return optimizer
 
 
 def _checked_optimizers(optimizers: Sequence[torch.optim.Optimizer], method: Method) -> list[torch.optim.Optimizer]:
