@@ -52,5 +52,5 @@ def test_a_pipe_is_no_network(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("count", "others"), [(1, ""), (2, " and 1 more"), (3, " and 2 more")])
 def test_what_is_stored_exactly_is_counted(count: int, others: str) -> None:
-    with pytest.warns(UserWarning, match=rf"shared with other tensors of the network: weight0{others};"):
+    with pytest.warns(UserWarning, match=rf"shared with other tensors of the network: 'weight0'{others};"):
         model_bytes(Shared(count), quantise=LogGrid())

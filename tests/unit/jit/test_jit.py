@@ -134,7 +134,7 @@ def test_a_kernel_with_other_constants_is_another():
 
 def test_every_kernel_lets_other_threads_run():
     for module in pkgutil.walk_packages(ellzero.__path__, "ellzero."):
-        if "__main__" not in module.name:
+        if "__main__" not in module.name and not module.name.startswith("ellzero.integrations."):  # those need frameworks
             importlib.import_module(module.name)
     # Some objects of torch warn where isinstance asks for their class.
     kernels = [value for value in gc.get_objects() if issubclass(type(value), Kernel) and value.__module__.startswith("ellzero.")]
