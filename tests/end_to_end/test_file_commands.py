@@ -492,6 +492,36 @@ def test_files_in_folders_there_and_back(folder: Path, capsys: pytest.CaptureFix
     assert run("compress", "in") == 1
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="file systems of other systems count otherwise")
+def test_zeros_become_holes_in_files_alone(folder: Path):
+    data = b"begin" + bytes(1 << 17) + b"middle" + bytes(1 << 17)
+    Path("image.l0").write_bytes(compress(data, level=1))
+
+    def room(name: str) -> int:
+        assert Path(name).read_bytes() == data
+        return os.stat(name).st_blocks * 512
+
+    assert run("decompress", "image.l0") == 0
+    assert room("image") < 1 << 16
+    assert run("decompress", "image.l0", "-f", "--no-sparse") == 0
+    assert room("image") >= len(data)
+    assert run("decompress", "image.l0", "-f", "--sparse", "--no-sparse", "-o", "other") == 0
+    assert room("other") >= len(data)
+    command = [sys.executable, "-m", "ellzero.cli", "decompress", "-c", "image.l0"]
+    for more in ([], ["--sparse"]):
+        with open("out", "wb") as out:
+            subprocess.run([*command, *more], env=environment(), stdout=out, check=True)
+        assert (room("out") < 1 << 16) == bool(more)
+        with open("out", "ab") as out:
+            out.truncate(0)
+            subprocess.run([*command, *more], env=environment(), stdout=out, check=True)
+        assert room("out") >= len(data)
+        assert subprocess.run([*command, *more], env=environment(), stdout=subprocess.PIPE, check=True).stdout == data
+    with open("out", "wb") as out:
+        subprocess.run([*command, "--sparse", "image.l0"], env=environment(), stdout=out, check=True)
+    assert Path("out").read_bytes() == data + data
+
+
 def test_another_suffix(folder: Path, capsys: pytest.CaptureFixture[str]):
     assert run("compress", "-1", "-S", ".small", "a") == 0
     assert names(folder) == ["a", "a.small", "b"]

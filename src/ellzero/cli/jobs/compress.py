@@ -23,6 +23,7 @@ from ellzero.codec.bytes.parameters import BLOCK, model_for
 from ellzero.codec.container import DEFAULT_LIMIT, MAGIC, ContainerReader, Kind, Original, Sink, Source, Tally
 from ellzero.codec.errors import FormatError
 from ellzero.files.errors import FileError
+from ellzero.files.sparse import SparseFile, takes_holes
 from ellzero.files.special import is_special
 from ellzero.files.streams import STANDARD, check_removable, open_input, open_output, remove_input, temporary_file
 from ellzero.jit.kernels import before_numba
@@ -222,7 +223,12 @@ def decompress_file(source: Path, options: Decompress, limits: Limits) -> None:
         open_output(output, source=source, force=options.force, terminal=True, keep=True) as writer,
     ):
         removable(reader)
-        size = _decode(reader, writer, source, limits, quiet=options.quiet)
+        # What can be read back is a file of its own, not standard output or what else stands there.
+        holes = not options.no_sparse and (options.sparse or writer.readable()) and takes_holes(writer)
+        sink = SparseFile(writer) if holes else writer
+        size = _decode(reader, sink, source, limits, quiet=options.quiet)
+        if isinstance(sink, SparseFile):
+            sink.finish()
     _report(options, source, output, f"{size:,} bytes", size, started)
 
 

@@ -60,6 +60,10 @@ class Decompress:
     """Keep the input, which is what happens without --rm."""
     rm: Remove = False
     """Remove an input when its output is finished."""
+    sparse: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Leave holes for long runs of zeros also in a regular file behind standard output, as is done in files of their own."""
+    no_sparse: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Leave no holes."""
     recursive: Recursive = False
     """Decompress all files in folders that have the suffix."""
     suffix: Suffix = ".l0"
