@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ellzero.jit.kernels import Function, Kernel, bare_of, disabled, function_itself, lock
+from ellzero.jit.kernels import Function, Kernel, announce_compiling, bare_of, disabled, function_itself, lock
 
 _PORTABLE = sys.platform == "linux"
 """Where this has been tried."""
@@ -104,6 +104,8 @@ class Entry(Kernel):
         """Loads the machine code for some types, or compiles it; None where only numba can run it."""
         folder = self.folder
         if not _PORTABLE or folder is None:
+            if folder is None or not any(Path(folder).rglob("*.nbi")):
+                announce_compiling(kept=folder is not None)
             return None
         try:
             from ellzero.jit import machine
@@ -112,6 +114,7 @@ class Entry(Kernel):
             path = Path(folder) / f"{self.py_func.__name__}-{made_of[:24]}.code"
             machine_code = machine.read(path)
             if machine_code is None:
+                announce_compiling(kept=True)
                 machine_code = self._compile(arguments)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 machine.write(path, *machine_code)

@@ -29,6 +29,7 @@ Integer = SupportsIndex  # what a kernel takes as a number: Python's or numpy's,
 # kernel, by its plain function -> digest of what it is made of.
 _digests: dict[Any, bytes] = {}
 _preparations: dict[Callable[[], None], None] = {}
+_listeners: list[Callable[[bool], None]] = []
 lock = RLock()
 
 
@@ -180,6 +181,17 @@ def plain(function: Function) -> Function:
 def before_numba(prepare: Callable[[], None]) -> None:
     """Has something done just before a kernel first needs numba; nothing where none does."""
     _preparations[prepare] = None
+
+
+def before_compiling(tell: Callable[[bool], None]) -> None:
+    """Has something done just before something is compiled, once in a process; it is told whether the machine code can be kept."""
+    _listeners.append(tell)
+
+
+def announce_compiling(*, kept: bool) -> None:
+    """Calls those who want to know that something is about to be compiled, and forgets them."""
+    while _listeners:
+        _listeners.pop()(kept)
 
 
 def cache_folder() -> Path:

@@ -11,13 +11,33 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
+_SHOWN_EVERY = 0.1  # seconds
+
+
 def say(text: str) -> None:
     """Prints one line to stderr."""
     print(printable(text), file=sys.stderr)
 
 
+def say_compiling(*, quiet: bool) -> None:
+    """Has a line printed where something has to be compiled first, also where stderr is no terminal: it takes some seconds."""
+
+    def tell(kept: bool) -> None:
+        if kept:
+            say("ellzero: compiling once, which takes some seconds; `ellzero warm-up` does it beforehand")
+        else:
+            say(
+                f"ellzero: compiling, which takes some seconds each time: {cache_folder()} cannot be written; NUMBA_CACHE_DIR names another folder"
+            )
+
+    if not quiet:
+        before_compiling(tell)
+
+
 class Bar:
     """A line on stderr with speed and time left, if stderr is a terminal.
+
+    The time before the first report is not counted in the speed: something may have been compiled, or looked for, in it.
 
     Args:
         label: what is being done, and to which file.
@@ -28,7 +48,8 @@ class Bar:
 
     def __init__(self, label: str, total: int | None, *, expected: float, hidden: bool) -> None:
         self._total, self._expected = total, expected
-        self._started = time.monotonic()
+        self._first: tuple[int, float] | None = None
+        self._shown = -1.0
         self._progress: Progress | None = None
         if not hidden and sys.stderr.isatty():
             from rich import progress
@@ -40,10 +61,17 @@ class Bar:
             self._task = self._progress.add_task("", total=total, pace=pace(0, total, 0, expected))
 
     def update(self, done: int) -> None:
-        """Shows how many bytes are done."""
-        if self._progress is not None:
-            seconds = time.monotonic() - self._started
-            self._progress.update(self._task, completed=done, pace=pace(done, self._total, seconds, self._expected), refresh=True)
+        """Shows how many bytes are done, ten times a second at most."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = done, now
+        if self._progress is None or (now - self._shown < _SHOWN_EVERY and done != self._total):
+            return
+        self._shown = now
+        before, started = self._first
+        left = None if self._total is None else self._total - before
+        speed = pace(done - before, left, now - started, self._expected)
+        self._progress.update(self._task, completed=done, pace=speed, refresh=True)
 
     def __enter__(self) -> "Bar":
         if self._progress is not None:
