@@ -28,6 +28,7 @@ COMMANDS = {
     "test": (f"{_OPTIONS}.compress:Verify", f"{_JOBS}.compress:run_test"),
     "list": (f"{_OPTIONS}.listing:List", f"{_JOBS}.listing:run_list"),
     "bench": (f"{_OPTIONS}.bench:Bench", f"{_JOBS}.bench:run_bench"),
+    "warm-up": (f"{_OPTIONS}.warm_up:WarmUp", f"{_JOBS}.warm_up:run_warm_up"),
     "demo": (f"{_OPTIONS}.demo:Demo", f"{_JOBS}.demo:run_demo"),
 }
 """Each command's options and its job. Only those of the command that is asked for are imported: the others take a while."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from ellzero.archive.compressed_file import BinaryFile
 from ellzero.cli.jobs.per_file import files_within, for_each_file, shown
-from ellzero.cli.jobs.progress import Bar, say
+from ellzero.cli.jobs.progress import Bar, say, say_compiling
 from ellzero.cli.options.arguments import UsageError, num_bytes
 from ellzero.cli.options.compress import Cat, Compress, Decompress, Verify
 from ellzero.codec.bytes.copies import map_file
@@ -261,6 +261,7 @@ def _encode(reader: BinaryFile, sink: Sink, source: Path, options: Compress, mem
     expected = model_for(options.level, size, memory).microseconds_per_byte
     tally = Tally()
     before_numba(skip_linear_algebra)
+    say_compiling(quiet=options.quiet)
     with Bar(f"compressing {shown(source)}", size, expected=expected, hidden=options.quiet) as bar:
         encoder = ByteEncoder(sink, level=options.level, size=size, memory=memory, report=bar.update)
         if size is not None:
@@ -296,6 +297,7 @@ def _decode(reader: Source, writer: Sink | None, source: Path, limits: Limits, *
     hidden = quiet or not sys.stderr.isatty()
     total = None if hidden else _announced(reader)
     before_numba(skip_linear_algebra)
+    say_compiling(quiet=quiet)
     with Bar(f"decoding {shown(source)}", total, expected=_DECODING, hidden=hidden) as bar:
         for block in decode_blocks(reader, max_size=limits.max_size, memory=limits.memory):
             if writer is not None:

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ellzero.files.errors import printable
+from ellzero.jit.kernels import before_compiling, cache_folder
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -26,9 +27,8 @@ def say_compiling(*, quiet: bool) -> None:
         if kept:
             say("ellzero: compiling once, which takes some seconds; `ellzero warm-up` does it beforehand")
         else:
-            say(
-                f"ellzero: compiling, which takes some seconds each time: {cache_folder()} cannot be written; NUMBA_CACHE_DIR names another folder"
-            )
+            where = f"{cache_folder()} cannot be written; NUMBA_CACHE_DIR names another folder"
+            say(f"ellzero: compiling, which takes some seconds each time: {where}")
 
     if not quiet:
         before_compiling(tell)
