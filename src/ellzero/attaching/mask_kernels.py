@@ -107,9 +107,15 @@ def fits(tensor: Tensor) -> bool:
     )
 
 
-def is_like(gradient: Tensor | None) -> TypeGuard[Tensor]:
-    """Tells whether the kernels take the gradient of a weight that they take: its device and its size are those of the weight."""
-    return type(gradient) is Tensor and gradient.layout is torch.strided and gradient.dtype is torch.float32 and gradient.is_contiguous()
+def is_like(gradient: Tensor | None, weight: Tensor) -> TypeGuard[Tensor]:
+    """Tells whether the kernels take the gradient of a weight that they take; its device is that of the weight."""
+    return (
+        type(gradient) is Tensor
+        and gradient.layout is torch.strided
+        and gradient.dtype is torch.float32
+        and gradient.is_contiguous()
+        and gradient.numel() == weight.numel()  # the weight may have been given other memory since
+    )
 
 
 def addresses(values: Sequence[int]) -> Addresses:
@@ -122,7 +128,7 @@ class Places:
 
     Args:
         params: the parameters.
-        masks: where masks lie that the kernels take, by name.
+        masks: where masks lie that the kernels take, and how many scalars they have, by name.
         masked: names of all parameters that have a mask.
         only: names of the parameters that are asked for; None for all.
 
@@ -135,18 +141,24 @@ class Places:
         sizes: its scalars.
     """
 
-    def __init__(self, params: Params, masks: Mapping[str, int], masked: Collection[str], only: Collection[str] | None = None) -> None:
+    def __init__(
+        self, params: Params, masks: Mapping[str, tuple[int, int]], masked: Collection[str], only: Collection[str] | None = None
+    ) -> None:
         asked = params if only is None else {name: weight for name, weight in params.items() if name in only}
-        taken = {name: weight for name, weight in asked.items() if fits(weight) and (name in masks or name not in masked)}
+        taken: dict[str, Tensor] = {}
+        for name, weight in asked.items():
+            _, size = masks.get(name, (0, weight.numel()))
+            if (name in masks or name not in masked) and size == weight.numel() and fits(weight):
+                taken[name] = weight
         self._params = params
         self.names, self.weights = list(taken), list(taken.values())
         self.others = {name: weight for name, weight in asked.items() if name not in taken}
-        self._known = [weight.data_ptr() for weight in self.weights]
-        self.starts = addresses(self._known)
-        self.masks = addresses([masks.get(name, 0) for name in self.names])
-        self.sizes = addresses([weight.numel() for weight in self.weights])
+        self._known = [(weight.data_ptr(), weight.numel()) for weight in self.weights]
+        self.starts = addresses([start for start, _ in self._known])
+        self.masks = addresses([masks.get(name, (0, 0))[0] for name in self.names])
+        self.sizes = addresses([size for _, size in self._known])
 
     def hold(self, params: Params) -> bool:
-        """Tells whether these are the places of the parameters still: none has moved in memory, or is seen in another order now."""
-        where = [weight.data_ptr() for weight in self.weights]
+        """Tells whether these are the places of the parameters still: none has moved in memory, or is another part of it."""
+        where = [(weight.data_ptr(), weight.numel()) for weight in self.weights]
         return params is self._params and where == self._known and all(map(Tensor.is_contiguous, self.weights))

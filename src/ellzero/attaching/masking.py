@@ -103,8 +103,8 @@ class Keep:
         self._pulls = method if isinstance(method, ExponentialPull) else None
         # A mask that keeps everything costs nothing.
         self._masks = {name: mask for name, mask in masks.items() if not bool(mask.all())}
-        self._bytes = {name: np.ascontiguousarray(mask.flatten().numpy()) for name, mask in self._masks.items() if mask.is_cpu}
-        self._mask_places = {name: mask.ctypes.data for name, mask in self._bytes.items()}
+        self._bytes = {name: mask.flatten().contiguous() for name, mask in self._masks.items() if mask.is_cpu}
+        self._mask_places = {name: (mask.data_ptr(), mask.numel()) for name, mask in self._bytes.items()}
         self._gradients: dict[int, Places] = {}
         self._weights: dict[int, Places] = {}
         self._factors: dict[str, Tensor] = {}
@@ -125,10 +125,10 @@ class Keep:
         places = self._gradients.get(id(params))
         if places is None or not places.hold(params):
             places = _put(self._gradients, params, Places(params, self._mask_places, self._masks))
-        gradients = [gradient for weight in places.weights if is_like(gradient := weight.grad)]
+        gradients = [gradient for weight in places.weights if is_like(gradient := weight.grad, weight)]
         names, starts, masks, sizes, rest = places.names, places.starts, places.masks, places.sizes, places.others
         if len(gradients) < len(names):
-            taken = [is_like(weight.grad) for weight in places.weights]
+            taken = [is_like(weight.grad, weight) for weight in places.weights]
             starts, masks, sizes = starts[taken], masks[taken], sizes[taken]
             names = list(compress(names, taken))
             rest = {name: weight for name, weight in params.items() if name not in names}

@@ -152,11 +152,12 @@ def test_which_tensors_the_kernels_take(monkeypatch: pytest.MonkeyPatch) -> None
     assert not fits(torch.zeros(64, 65).t())
     assert not fits(torch.zeros(64, 64).to_sparse())
     assert not fits(torch.zeros(64, 64, device="meta"))
-    assert is_like(torch.zeros(64, 64))
-    assert not is_like(None)
-    assert not is_like(torch.zeros(64, 65).t())
-    assert not is_like(torch.zeros(64, 64).to_sparse())
-    assert not is_like(torch.zeros(64, 64, dtype=torch.float64))
+    weight = torch.zeros(64, 64)
+    assert is_like(torch.zeros(64, 64), weight)
+    assert not is_like(None, weight)
+    assert not is_like(torch.zeros(64, 65).t(), torch.zeros(65, 64))
+    assert not is_like(torch.zeros(64, 64).to_sparse(), weight)
+    assert not is_like(torch.zeros(64, 64, dtype=torch.float64), weight)
     monkeypatch.setattr(mask_kernels.config, "DISABLE_JIT", True)
     assert not fits(torch.zeros(64, 64))
 
@@ -185,6 +186,28 @@ def test_a_weight_that_is_turned_where_it_lies_is_read_in_its_new_order() -> Non
     assert not places.hold(params)
     Keep({"w": mask}).apply_to_weights_(params)
     assert torch.equal(weight != 0, mask)
+
+
+def test_a_weight_that_is_cut_where_it_lies_is_not_written_beyond() -> None:
+    """The address stays; gradient and mask may be of either size."""
+    storage = torch.ones(8)
+    weight, method = nn.Parameter(storage), RL1(alpha=0.5)
+    params, keep = {"w": weight}, Keep({}, method)
+    weight.grad = torch.zeros(8)
+    keep.add_gradient_(params, method.init(params), At(), 1.0)
+    room = torch.zeros(8)
+    weight.grad = None
+    weight.data = storage[:2]
+    weight.grad = room[:2]
+    assert keep.add_gradient_(params, method.init(params), At(), 1.0) == ["w"]
+    assert room.tolist() == [0.5, 0.5, 0, 0, 0, 0, 0, 0]
+    assert not is_like(room, weight)
+    masked = Keep({"w": torch.tensor([True, False])}, method)
+    masked.apply_to_weights_(params)
+    weight.data = storage  # longer than its mask
+    with pytest.raises(RuntimeError):
+        masked.apply_to_weights_(params)
+    assert storage.tolist() == [1, 0, 1, 1, 1, 1, 1, 1]
 
 
 def halves(first: float, second: float) -> Tensor:
