@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 COMPILING = "ellzero: compiling once, which takes some seconds; `ellzero warm-up` does it beforehand\n"
 
@@ -41,6 +43,21 @@ def test_quiet_says_nothing_and_a_cache_that_cannot_be_written_is_said(tmp_path:
     assert "takes some seconds each time" in told.stderr
     assert "NUMBA_CACHE_DIR names another folder" in told.stderr
     assert ellzero("compress", "-1", "-q", str(tmp_path / "a"), cache=tmp_path / "file").stderr == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limits of processes")
+def test_a_cache_that_is_full_costs_time_and_nothing_else(tmp_path: Path) -> None:
+    """The limit refuses the next byte as a full disk does; what is compressed is smaller."""
+    (tmp_path / "a").write_bytes(b"to be or not to be " * 20)
+    limited = (
+        "import resource, sys; from ellzero.cli.main import main; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); sys.exit(main())"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    environment |= {"PYTHONPATH": str(ROOT / "src"), "XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+    words = [sys.executable, "-c", limited, "compress", "-1", "-q", str(tmp_path / "a")]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "a.l0").exists()
 
 
 def test_what_cannot_be_warmed_up_is_an_error(tmp_path: Path) -> None:

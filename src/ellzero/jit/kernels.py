@@ -13,6 +13,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache, cached_property, update_wrapper
 from pathlib import Path
 from threading import RLock
@@ -29,7 +30,8 @@ Integer = SupportsIndex  # what a kernel takes as a number: Python's or numpy's,
 # kernel, by its plain function -> digest of what it is made of.
 _digests: dict[Any, bytes] = {}
 _preparations: dict[Callable[[], None], None] = {}
-_listeners: list[Callable[[bool], None]] = []
+# what is to be done just before something is compiled -> whether it has been done.
+_listeners: dict[Callable[[bool], None], bool] = {}
 lock = RLock()
 
 
@@ -135,7 +137,7 @@ class Kernel:
         if self._inlined:
             return _numba()[0].njit(inline="always")(self.bound)
         folder = self.folder
-        return self._compiled(folder and _usable(Path(folder) / "called"), no_cpython_wrapper=True, no_cfunc_wrapper=True)
+        return self._compiled(folder and usable_folder(Path(folder) / "called"), no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
     def _compiled(self, folder: str | None, **more: bool) -> Any:
         numba, config, options = _numba()
@@ -143,9 +145,12 @@ class Kernel:
             before = config.CACHE_DIR
             config.CACHE_DIR = folder or ""  # read when a function is decorated, by numba's own locator of caches
             try:
-                return numba.njit(cache=folder is not None, **options, **more)(self.bound)
+                compiled = numba.njit(cache=folder is not None, **options, **more)(self.bound)
             finally:
                 config.CACHE_DIR = before
+        if folder is not None:
+            _forgive_full_folder(compiled)
+        return compiled
 
     def specialised(self, constants: Mapping[str, int]) -> "Kernel":
         """Returns the kernel with some constants; itself where neither it nor what it calls names one of them."""
@@ -167,7 +172,7 @@ class Kernel:
     @property
     def folder(self) -> str | None:
         """Where machine code is kept; None where no folder is writable, so that it is compiled anew in each process."""
-        return _usable(cache_folder() / self.digest.hex()[:16])
+        return usable_folder(cache_folder() / self.digest.hex()[:16])
 
 
 def plain(function: Function) -> Function:
@@ -185,13 +190,15 @@ def before_numba(prepare: Callable[[], None]) -> None:
 
 def before_compiling(tell: Callable[[bool], None]) -> None:
     """Has something done just before something is compiled, once in a process; it is told whether the machine code can be kept."""
-    _listeners.append(tell)
+    _listeners.setdefault(tell, False)
 
 
 def announce_compiling(*, kept: bool) -> None:
-    """Calls those who want to know that something is about to be compiled, and forgets them."""
-    while _listeners:
-        _listeners.pop()(kept)
+    """Tells those who want to know, and do not know yet, that something is about to be compiled."""
+    for tell, told in list(_listeners.items()):
+        if not told:
+            _listeners[tell] = True
+            tell(kept)
 
 
 def cache_folder() -> Path:
@@ -272,8 +279,19 @@ def _text(path: str) -> bytes:
     return Path(path).read_bytes()
 
 
+def _forgive_full_folder(compiled: Any) -> None:
+    """Has numba go on where machine code cannot be kept: a folder that is full costs the next process its time and nothing else."""
+    keep = compiled._cache.save_overload
+
+    def keep_if_possible(*given: Any) -> None:
+        with suppress(OSError):
+            keep(*given)
+
+    compiled._cache.save_overload = keep_if_possible
+
+
 @cache
-def _usable(folder: Path) -> str | None:
+def usable_folder(folder: Path) -> str | None:
     """Makes a folder and returns its name; None where that is not allowed, so that kernels are compiled anew in each process."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ellzero
+from ellzero.jit import kernels
 from ellzero.jit.kernels import Kernel, kernel, plain, specialised
 
 ROOT = Path(__file__).parents[3]
@@ -157,3 +158,14 @@ def test_the_variables_of_numba_are_heeded(package: Path, tmp_path: Path):
     assert Path(place).is_relative_to(mine)
     assert not (tmp_path / "cache").exists()
     assert run(package, tmp_path / "cache", "run", NUMBA_DISABLE_JIT="1") == ["122", "uncompiled"]
+
+
+def test_who_asks_several_times_is_told_once_that_something_is_compiled(monkeypatch: pytest.MonkeyPatch):
+    """A command asks for each of its files, and what is compiled for a later one is no news."""
+    monkeypatch.setattr(kernels, "_listeners", {})
+    told: list[bool] = []
+    for kept in (True, False):
+        for _ in range(3):
+            kernels.before_compiling(told.append)
+        kernels.announce_compiling(kept=kept)
+    assert told == [True]

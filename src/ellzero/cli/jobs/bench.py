@@ -10,7 +10,7 @@ from pathlib import Path
 from ellzero.cli.jobs.bench_coders import OTHERS, missing
 from ellzero.cli.jobs.bench_run import Result, measure
 from ellzero.cli.jobs.progress import say
-from ellzero.cli.options.arguments import UsageError
+from ellzero.cli.options.arguments import UsageError, levels_of
 from ellzero.cli.options.bench import Bench
 from ellzero.files.special import is_special
 from ellzero.files.streams import STANDARD
@@ -30,9 +30,7 @@ def run_bench(options: Bench) -> int:
         raise UsageError("bench compares coders on files, not on standard input: name some")
     if options.plot is not None and is_special(options.plot):
         raise UsageError(f"--plot {options.plot}: a plot is two files, FILE.png and FILE.svg: name a file, not a device or a pipe")
-    levels = options.level.split(",")
-    if not all(level in set("123456789") for level in levels):
-        raise UsageError(f"level {options.level}: levels are 1 (fast) to 9 (small), with commas between several")
+    levels = levels_of(options.level)
     names = list(OTHERS) if options.only is None else [name for name in options.only.split(",") if name != "none"]
     if unknown := set(names) - set(OTHERS):
         raise UsageError(f"{', '.join(sorted(unknown))}: unknown; known are {', '.join(OTHERS)}, none")

@@ -22,16 +22,16 @@ def say(text: str) -> None:
 
 def say_compiling(*, quiet: bool) -> None:
     """Has a line printed where something has to be compiled first, also where stderr is no terminal: it takes some seconds."""
-
-    def tell(kept: bool) -> None:
-        if kept:
-            say("ellzero: compiling once, which takes some seconds; `ellzero warm-up` does it beforehand")
-        else:
-            where = f"{cache_folder()} cannot be written; NUMBA_CACHE_DIR names another folder"
-            say(f"ellzero: compiling, which takes some seconds each time: {where}")
-
     if not quiet:
-        before_compiling(tell)
+        before_compiling(_tell_compiling)
+
+
+def _tell_compiling(kept: bool) -> None:
+    if kept:
+        say("ellzero: compiling once, which takes some seconds; `ellzero warm-up` does it beforehand")
+    else:
+        where = f"{cache_folder()} cannot be written; NUMBA_CACHE_DIR names another folder"
+        say(f"ellzero: compiling, which takes some seconds each time: {where}")
 
 
 class Bar:

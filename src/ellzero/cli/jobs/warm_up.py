@@ -11,10 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ellzero.cli.jobs.progress import say
-from ellzero.cli.options.arguments import UsageError
+from ellzero.cli.options.arguments import levels_of
 from ellzero.cli.options.warm_up import WarmUp
 from ellzero.files.errors import FileError
-from ellzero.jit.kernels import cache_folder
+from ellzero.jit.kernels import cache_folder, usable_folder
 
 _SAMPLE_BYTES = 40_000
 """Enough for the search for long repeats, which small files do without."""
@@ -27,16 +27,9 @@ def run_warm_up(options: WarmUp) -> None:
         UsageError: there is no such level.
         FileError: what is compiled cannot be kept.
     """
-    levels = options.level.split(",")
-    if not all(level in set("123456789") for level in levels):
-        raise UsageError(f"--level {options.level}: levels are 1 (fast) to 9 (small), with commas between several")
-    folder = cache_folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"{folder} cannot be made ({error.strerror}), so nothing can be kept: name another in NUMBA_CACHE_DIR") from None
-    if not os.access(folder, os.W_OK):
-        raise FileError(f"{folder} cannot be written, so nothing can be kept: name another in NUMBA_CACHE_DIR")
+    levels = levels_of(options.level)
+    if usable_folder(cache_folder()) is None:
+        raise FileError(f"{cache_folder()} cannot be written, so nothing can be kept: name another in NUMBA_CACHE_DIR")
     tasks: dict[str, Callable[[], None]] = {f"level {level}": partial(warm_level, int(level)) for level in dict.fromkeys(levels)}
     if options.networks and importlib.util.find_spec("torch") is not None:
         tasks["networks"] = warm_networks

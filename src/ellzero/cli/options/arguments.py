@@ -110,6 +110,18 @@ def as_command(words: Sequence[str]) -> list[str]:
     return [next((command for command in ("list", "test", "decompress") if command in commands), "compress"), *others]
 
 
+def levels_of(text: str) -> list[str]:
+    """Reads levels with commas between them.
+
+    Raises:
+        UsageError: there is no such level.
+    """
+    levels = text.split(",")
+    if not all(level in set("123456789") for level in levels):
+        raise UsageError(f"--level {text}: levels are 1 (fast) to 9 (small), with commas between several")
+    return levels
+
+
 def applicable(words: Sequence[str], options: type[Any]) -> list[str]:
     """Leaves out the options that other file commands have and this one has not, as xz accepts every option whatever it does.
 
