@@ -28,7 +28,10 @@ class UnrolledAttention(nn.Module):
         self.batch_first, self.num_heads, self.embed_dim = attention.batch_first, attention.num_heads, attention.embed_dim
         self.add_zero_attn = attention.add_zero_attn
         self.bias_k, self.bias_v = attention.bias_k, attention.bias_v
-        for name, (weight, bias) in zip(_PROJECTIONS, _projections(attention), strict=True):
+        slices = _slices(attention, "")
+        for name in _PROJECTIONS:
+            weight = slices[f".{name}.weight"].part
+            bias = slices[f".{name}.bias"].part if f".{name}.bias" in slices else None
             layer = nn.Linear(1, 1, bias=bias is not None)
             layer.weight = nn.Parameter(weight.detach(), requires_grad=weight.requires_grad)
             layer.out_features, layer.in_features = weight.shape
@@ -84,6 +87,11 @@ class Slice:
     original: Tensor
     rows: slice
 
+    @property
+    def part(self) -> Tensor:
+        """What belongs to the projection, in the memory of the parameter."""
+        return self.original[self.rows]
+
 
 @contextmanager
 def unrolled(model: nn.Module) -> Generator[dict[str, Slice]]:
@@ -127,19 +135,10 @@ def joined_masks(masks: Mapping[str, Tensor], slices: Mapping[str, Slice]) -> di
     return joined
 
 
-def _projections(attention: nn.MultiheadAttention) -> list[tuple[Tensor, Tensor | None]]:
-    size = attention.embed_dim
-    bias = attention._parameters.get("in_proj_bias")
-    parts: list[tuple[Tensor, Tensor | None]] = []
-    for index, name in enumerate(_PROJECTIONS):
-        rows = slice(index * size, (index + 1) * size)
-        separate = attention._parameters.get(f"{name}_weight")
-        parts.append((attention.in_proj_weight[rows] if separate is None else separate, None if bias is None else bias[rows]))
-    return parts
-
-
 def _slices(attention: nn.MultiheadAttention, path: str) -> dict[str, Slice]:
+    """Lists where the weight and the bias of each projection lie, by the names that they have in an `UnrolledAttention` at a path."""
     slices: dict[str, Slice] = {}
+    bias = attention._parameters.get("in_proj_bias")
     for index, projection in enumerate(_PROJECTIONS):
         rows = slice(index * attention.embed_dim, (index + 1) * attention.embed_dim)
         separate = attention._parameters.get(f"{projection}_weight")
@@ -147,7 +146,6 @@ def _slices(attention: nn.MultiheadAttention, path: str) -> dict[str, Slice]:
             slices[f"{path}.{projection}.weight"] = Slice(name=f"{path}.{projection}_weight", original=separate, rows=slice(None))
         else:
             slices[f"{path}.{projection}.weight"] = Slice(name=f"{path}.in_proj_weight", original=attention.in_proj_weight, rows=rows)
-        bias = attention._parameters.get("in_proj_bias")
         if bias is not None:
             slices[f"{path}.{projection}.bias"] = Slice(name=f"{path}.in_proj_bias", original=bias, rows=rows)
     return slices

@@ -17,6 +17,7 @@ from ellzero.cli.jobs.per_file import files_within, for_each_file, shown
 from ellzero.cli.jobs.progress import Bar, say, say_compiling
 from ellzero.cli.options.arguments import UsageError, num_bytes
 from ellzero.cli.options.compress import Cat, Compress, Decompress, Verify
+from ellzero.cli.options.listing import List
 from ellzero.codec.bytes.copies import map_file
 from ellzero.codec.bytes.data_file import ByteEncoder, DataSection, decode_blocks
 from ellzero.codec.bytes.parameters import BLOCK, model_for
@@ -150,7 +151,7 @@ def has_suffix(name: str, suffix: str) -> bool:
     return _ending(name, suffix) is not None
 
 
-def for_each_compressed(options: Decompress | Verify, job: Callable[[Path], None]) -> int:
+def for_each_compressed(options: Decompress | Verify | List, job: Callable[[Path], None]) -> int:
     """Runs a job on every file that is named, and with -r on the compressed ones in folders; returns the exit status."""
     files, status = options.files, 0
     if options.recursive and files:
@@ -186,8 +187,9 @@ def compress_file(source: Path, options: Compress, memory: int | None) -> None:
         OSError: a file is missing, in the way, or cannot be written.
         FormatError: what was written does not decode to what was read; no output stays.
     """
-    if has_suffix(source.name, options.suffix) and not options.force:
-        raise FileError(f"{source} ends in {_ending(source.name, options.suffix)} already: -f compresses it once more", file=source)
+    ending = _ending(source.name, options.suffix)
+    if ending is not None and not options.force:
+        raise FileError(f"{source} ends in {ending} already: -f compresses it once more", file=source)
     output = _output(source, options) or _archive_name(source, options.suffix)
     started = time.monotonic()
     with (

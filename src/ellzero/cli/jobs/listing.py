@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ellzero.archive.pack import contents
-from ellzero.cli.jobs.per_file import files_within, for_each_file
+from ellzero.cli.jobs.compress import for_each_compressed
 from ellzero.cli.options.arguments import UsageError
 from ellzero.cli.options.listing import List
 from ellzero.codec.bytes.copies import num_bytes_of_window
@@ -29,11 +29,7 @@ def run_list(options: List) -> int:
     if not options.files or any(str(file) == STANDARD for file in options.files):
         raise UsageError("list reads files, not standard input: name some")
     entries: list[Data | Network] = []
-    files, status = options.files, 0
-    if options.recursive:
-        files, status = files_within(files, lambda name: name.endswith((options.suffix, ".l0")))
-    if files:
-        status = max(status, for_each_file(files, lambda file: entries.append(look(file))))
+    status = for_each_compressed(options, lambda file: entries.append(look(file)))
     if options.as_json:
         print(json.dumps([asdict(entry) for entry in entries], indent=2))
     elif entries:
