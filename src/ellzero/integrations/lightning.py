@@ -63,7 +63,7 @@ class LightningSparsifier(Callback):
         self._select, self._total_steps, self._seed, self._log = select, total_steps, seed, log
         self._conductor: Conductor | None = None
         self._restored: Mapping[str, Any] | None = None
-        self._waiting: dict[EarlyStopping, tuple[int, float | None]] = {}
+        self._thresholds: dict[EarlyStopping, float | None] = {}
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Goes behind the other callbacks, but for those that write checkpoints: an average of weights is to be there to be masked."""
@@ -84,8 +84,9 @@ class LightningSparsifier(Callback):
         if not self._conductor.frozen:
             for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]  # set by the trainer's connector
                 if isinstance(callback, EarlyStopping):
-                    self._waiting[callback] = callback.patience, callback.stopping_threshold
-                    callback.patience, callback.stopping_threshold = 2**62, None
+                    self._thresholds[callback] = callback.stopping_threshold
+                    callback.stopping_threshold = None
+            self._forget_losses()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Enters the phase that is due."""
@@ -96,6 +97,14 @@ class LightningSparsifier(Callback):
         if self._log and trainer.global_step % trainer.log_every_n_steps == 0:  # pyright: ignore[reportAttributeAccessIssue]
             for logger in trainer.loggers:
                 logger.log_metrics(scalars(self.sparsifier), step=trainer.global_step)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Keeps `EarlyStopping`, which has just looked, from counting what a dense network loses."""
+        self._forget_losses()
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Does so where it looks at the end of an epoch."""
+        self._forget_losses()
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Masks what a checkpoint holds in place of the model's own weights, such as an average."""
@@ -116,6 +125,10 @@ class LightningSparsifier(Callback):
         finally:
             self.sparsifier.detach()
 
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Leaves the other callbacks as they were, also after an error."""
+        self._give_back()
+
     def state_dict(self) -> dict[str, Any]:
         """Returns the sparsifier's state, for a checkpoint."""
         return {} if self.sparsifier is None else {"sparsifier": self.sparsifier.state_dict()}
@@ -124,19 +137,28 @@ class LightningSparsifier(Callback):
         """Takes what `state_dict` returned; the run that begins next goes on from it."""
         self._restored = state_dict.get("sparsifier")
 
-    def _forget(self, trainer: Trainer) -> None:
-        """Lets the search for the best network begin anew, among sparse ones."""
-        for callback, (patience, threshold) in self._waiting.items():
-            callback.patience, callback.stopping_threshold = patience, threshold
+    def _forget_losses(self) -> None:
+        """Lets `EarlyStopping` begin anew, while masks are not in force."""
+        for callback in self._thresholds:
             callback.wait_count = 0
             callback.best_score = callback.best_score.new_tensor(math.inf if callback.monitor_op.__name__ == "lt" else -math.inf)
-        self._waiting.clear()
+
+    def _forget(self, trainer: Trainer) -> None:
+        """Lets the search for the best network begin anew, among sparse ones."""
+        self._forget_losses()
+        self._give_back()
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, ModelCheckpoint):
                 callback.best_model_score, callback.best_model_path = None, ""
                 callback.best_k_models, callback.kth_best_model_path = {}, ""
                 callback.current_score = None
                 callback.kth_value = torch.tensor(math.inf if callback.mode == "min" else -math.inf)
+
+    def _give_back(self) -> None:
+        """Gives `EarlyStopping` its thresholds back."""
+        for callback, threshold in self._thresholds.items():
+            callback.stopping_threshold = threshold
+        self._thresholds.clear()
 
 
 def _masked(state: Mapping[str, Tensor], masks: Mapping[str, Tensor]) -> dict[str, Tensor]:

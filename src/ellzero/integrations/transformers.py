@@ -74,7 +74,6 @@ class TrainerSparsifier(TrainerCallback):
         """Keeps dense networks from being the best."""
         if self._conductor is not None and not self._conductor.frozen:
             _forget(state)
-            control.should_training_stop = False
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any) -> None:
         """Adds the penalty and the number of non-zeros to what is logged."""

@@ -114,6 +114,25 @@ def test_no_dense_network_is_the_best_and_none_stops_the_run(tmp_path: Path) -> 
     assert stopping.patience == 1
 
 
+def test_early_stopping_keeps_its_patience_over_a_checkpoint_of_the_dense_phase(tmp_path: Path) -> None:
+    """Its state, which a checkpoint holds, is its own; after the masks it stops as it would."""
+    data = loader(2)
+
+    def fit(resume: Path | None) -> tuple[EarlyStopping, int]:
+        stopping = EarlyStopping("loss", patience=3, min_delta=10.0, mode="min", stopping_threshold=100.0)
+        keeping = ModelCheckpoint(dirpath=tmp_path, filename="{epoch}", save_top_k=-1)
+        run = trainer(tmp_path, stopping, LightningSparsifier(METHODS["drr"], PHASES, log=False), keeping, max_epochs=STEPS // 2)
+        run.fit(Module(), data, data, ckpt_path=None if resume is None else str(resume))
+        return stopping, run.global_step
+
+    # The threshold is met at the first look with masks in force.
+    whole, steps = fit(None)
+    assert FREEZE <= steps <= FREEZE + 4
+    resumed, again = fit(tmp_path / "epoch=3.ckpt")
+    assert again == steps
+    assert [(own.patience, own.stopping_threshold) for own in (whole, resumed)] == [(3, 100.0)] * 2
+
+
 def test_averages_of_weights_are_masked(tmp_path: Path) -> None:
     callback = LightningSparsifier(METHODS["rl1"], PHASES, log=False)
     model = Module()

@@ -117,6 +117,18 @@ def test_the_best_network_is_a_sparse_one(tmp_path: Path) -> None:
     assert sum(int(p.count_nonzero()) for p in model.parameters() if p.ndim == 2) == 100
 
 
+def test_early_stopping_waits_for_the_masks(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"eval_strategy": "steps", "save_strategy": "steps", "save_steps": 2, "eval_steps": 2}
+    options |= {"load_best_model_at_end": True, "metric_for_best_model": "loss", "greater_is_better": False, "num_train_epochs": 25}
+    callback = TrainerSparsifier(METHODS["drr"], PHASES)
+    run = trainer(Classifier(), callback, tmp_path, 2, **options)
+    run.add_callback(transformers.EarlyStoppingCallback(early_stopping_patience=2, early_stopping_threshold=10.0))
+    run.train()
+    assert FREEZE < run.state.global_step <= FREEZE + 7
+    assert callback.sparsifier is not None
+    assert callback.sparsifier.masks is not None
+
+
 def by_hand(model: nn.Module, optimizer: Any, backward: Any, name: str) -> None:
     """A loop that the user writes, with an optimizer that a framework has wrapped."""
     sparsifier = attach(optimizer, model, METHODS[name], total_steps=STEPS)
